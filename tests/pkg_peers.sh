@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The works "failover" and "cluster" of make bench-peers: real failovers under Latchkey, and what is
-# said of a contestant that fails.  Other libraries would be downloaded: they are left out.
+# The works "failover", "cluster" and "quorum" of make bench-peers: real failovers under Latchkey, a
+# lock on 3 and on 5 servers, and what is said of a contestant that fails.  Other libraries would be
+# downloaded: they are left out.
 set -eu
 cd "$(dirname "$0")/.."
 build=${LK_BUILD:-$PWD/build}
@@ -96,13 +97,26 @@ done
 [ "$(ask "$(of turns.most)" "$(of blow) = 'planned' AND $(of contestant) = 'latchkey-no-grace'")" -ge 2 ] ||
 	fail "nothing is granted after a planned failover"
 
-# They are no part of a run that does not name them, and have one number of workers.
-for words in "T=failover WORKERS=2" "T=cluster WORKERS=2" "T=falover"; do
+mkdir "$work/of-quorum"
+LK_BUILD=$build LK_COMMIT=test TMPDIR=$work/of-quorum nice timeout 300 "$build/bench-peers" "$work/peers" \
+	T=quorum ROUNDS=1 SECONDS=1 WORKERS=8 JSON="$work/quorum.json" >"$printed" 2>&1 ||
+	fail "the run on a quorum failed"
+cat "$printed"
+json=$work/quorum.json
+for servers in 3 5; do
+	[ "$(ask 'count(*)' "$(of work) = 'quorum' AND $(of servers) = $servers AND
+		$(of contestant) = 'latchkey' AND $(of rate.median) > 0 AND $(of overlaps) = 0 AND
+		$(of requests) >= 2 * $servers - 1")" = 1 ] || fail "no figure of $servers servers"
+done
+[ "$(ask 'count(*)' true)" = 2 ] || fail "other rows of a quorum"
+
+# They are no part of a run that does not name them, and have numbers of workers of their own.
+for words in "T=failover WORKERS=2" "T=cluster WORKERS=2" "T=quorum WORKERS=2" "T=falover"; do
 	status=0
 	# shellcheck disable=SC2086
 	LK_BUILD=$build "$build/bench-peers" "$work/peers" $words >"$printed" 2>&1 || status=$?
 	[ $status = 2 ] || fail "$words: exit status $status"
-	says '\(failover\|cluster\) 8$'
+	says '\(failover 8\|cluster 8\|quorum 1 8 32\)$'
 done
 if ls -d "$work"/latchkey-test-* 2>/dev/null; then
 	fail "left a folder"

@@ -14,6 +14,7 @@
 #define CONTESTANTS_MAX 32
 #define ROUNDS_MAX 32
 #define SIZES_MAX 8
+#define SERVERS_MAX 5 /* of a quorum */
 
 /* ---- what is run ------------------------------------------------------------------------------
  */
@@ -34,6 +35,7 @@ struct work {
 	int capacity; /* holders at once; 0 = a latch, without holders */
 	int sizes[SIZES_MAX];
 	const struct service *service; /* that loses its master (failover.h), else NULL */
+	int servers;                   /* of a quorum, else 0 */
 };
 
 /* Find the contestants of these folders (NULL = all); print a line for each that is missing.
@@ -48,15 +50,16 @@ bool word_next(const char **words, char *word, size_t size);
  */
 
 struct store {
-	struct test_server redis; /* dir also for etcd */
+	struct test_server servers[SERVERS_MAX]; /* one, or those of a quorum; dir also for etcd */
+	int count;
 	bool etcd;
-	pid_t pid;
-	int port;
+	char ports[64]; /* separated by commas */
 };
 
 bool store_exists(const char *server); /* "etcd": the binary is there */
-bool store_start(struct store *store, const char *server);
+bool store_start(struct store *store, const char *server, int count);
 void store_stop(struct store *store);
+int64_t store_cpu_ns(const struct store *store); /* of all its servers */
 /* Messages that etcd's clients sent until now. */
 int64_t etcd_requests(const struct store *store);
 
@@ -102,7 +105,8 @@ struct run {
 };
 
 /* Run it; false, after a printed line, if there is no figure.  MONITOR counts the requests to
- * Redis, which takes time: no other figure of such a run is used. */
+ * Redis, which takes time: no other figure of such a run is used.  Of a quorum, requests and CPU
+ * are those of all servers. */
 bool run_contestant(const struct contestant *contestant, const struct work *work, int workers,
                     double seconds, bool counted, struct run *run);
 void run_free(struct run *run);

@@ -7,7 +7,8 @@
  * Exit status: 1 if a measurement failed or none was made, 2 for a wrong option.
  * In each round every contestant has a turn on a new server, in an order that is reversed from
  * round to round; then each has one more turn in which only its requests are counted.  The works
- * "failover", and "cluster", have rules of their own (failover.h) and run only if T names them. */
+ * "failover" and "cluster" have rules of their own (failover.h).  They and "quorum" run only if T
+ * names them. */
 #include "driver.h"
 
 #include "failover.h"
@@ -24,21 +25,28 @@
 #include <unistd.h>
 
 static const struct work works[] = {
-	{"pairs", "acquire and release, without contention", 1, {1}, NULL},
-	{"contend", "one name, held for 1 ms, asked for again at once", 1, {2, 8, 32, 64}, NULL},
-	{"semaphore", "one of 3 permits, held for 1 ms, asked for again at once", 3, {8, 32}, NULL},
-	{"latch", "all await one latch; hand-off and longest: from the count-down", 0, {100}, NULL},
-	{"failover",
-         "a service of Sentinel loses its master",
-         1,
-         {FAILOVER_WORKERS},
-         &service_sentinel},
-	{"cluster", "a Cluster loses a master", 1, {FAILOVER_WORKERS}, &service_cluster},
+	{"pairs", "acquire and release, without contention", .capacity = 1, .sizes = {1}},
+	{"contend", "one name, held for 1 ms, asked for again at once", .capacity = 1,
+         .sizes = {2, 8, 32, 64}},
+	{"semaphore", "one of 3 permits, held for 1 ms, asked for again at once", .capacity = 3,
+         .sizes = {8, 32}},
+	{"latch", "all await one latch; hand-off and longest: from the count-down", .sizes = {100}},
+	{"failover", "a service of Sentinel loses its master", .capacity = 1,
+         .sizes = {FAILOVER_WORKERS}, .service = &service_sentinel},
+	{"cluster", "a Cluster loses a master", .capacity = 1, .sizes = {FAILOVER_WORKERS},
+         .service = &service_cluster},
+	/* Of one name, so one after the other. */
+	{"quorum", "a name on 3 servers, the rest as contend", .capacity = 1, .sizes = {1, 8, 32},
+         .servers = 3},
+	{"quorum", "a name on 5 servers, the rest as contend", .capacity = 1, .sizes = {1, 8, 32},
+         .servers = 5},
 };
 
 #define WORK_COUNT (sizeof(works) / sizeof(works[0]))
 #define TURN_S 1
 #define TURN_ROUNDS 2
+/* Some libraries pause for 200 ms when the votes are split. */
+#define QUORUM_S 3
 /* Two thirds of a minute show a waiter that is stuck for half of one. */
 #define FAILOVER_S 45
 #define FAILOVER_ROUNDS 3
@@ -105,7 +113,14 @@ void test_before_all(void (*begin)(void))
 
 static bool chosen(const struct options *options, const struct work *work)
 {
-	return options->works ? word_in(options->works, work->name) : !work->service;
+	return options->works ? word_in(options->works, work->name)
+	                      : !work->service && !work->servers;
+}
+
+/* Is it the work before, on more servers? */
+static bool is_repeated(size_t work)
+{
+	return work && !strcmp(works[work].name, works[work - 1].name);
 }
 
 static bool has_size(const struct work *work, const char *size)
@@ -126,7 +141,7 @@ static const char *sizes_text(const struct options *options, char *text, size_t 
 	size_t len = 0;
 
 	for (size_t i = 0; i < WORK_COUNT; i++) {
-		if (options && !chosen(options, &works[i]))
+		if ((options && !chosen(options, &works[i])) || is_repeated(i))
 			continue;
 		len += (size_t)snprintf(text + len, size - len, "%s%s", len ? ", " : "",
 		                        works[i].name);
@@ -231,7 +246,8 @@ static struct options options_for(const struct options *options, const struct wo
 		             : work->service == &service_cluster ? CLUSTER_ROUNDS
 		                                                 : FAILOVER_ROUNDS;
 	if (!(own.seconds > 0))
-		own.seconds = !work->service                      ? TURN_S
+		own.seconds = work->servers                       ? QUORUM_S
+		              : !work->service                    ? TURN_S
 		              : work->service == &service_cluster ? CLUSTER_S
 		                                                  : FAILOVER_S;
 	return own;
@@ -377,7 +393,7 @@ static int run(void *arg)
 		if (has_chosen(options, &contestants[i]))
 			printf("%s: %s\n", contestants[i].name, contestants[i].what);
 	for (size_t i = 0; i < WORK_COUNT; i++)
-		if (chosen(options, &works[i]) && left_out(options, &works[i]))
+		if (chosen(options, &works[i]) && !is_repeated(i) && left_out(options, &works[i]))
 			printf("left out: %s: WORKERS=\"%s\" has none of its sizes\n",
 			       works[i].name, options->workers);
 	explain(options);

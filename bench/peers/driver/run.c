@@ -91,14 +91,19 @@ static bool turns_read(char *text, struct run *run)
 }
 
 /* Read lines of MONITOR up to a mark of our own; count those that clients sent. */
-static int64_t monitor_until(struct monitor *monitor, const char *mark)
+static int64_t monitor_end(struct monitor *monitor, const struct test_server *server)
 {
+	static const char mark[] = "bench-peers-done";
+	struct redis *redis = redis_open(server);
 	int64_t count = 0;
 	const char *line;
 
+	redis_do(redis, "ECHO %s", mark);
 	while ((line = monitor_next(monitor, 1000)) != NULL) {
-		if (strstr(line, mark))
+		if (strstr(line, mark)) {
+			redis_close(redis);
 			return count;
+		}
 		count += strstr(line, " lua]") == NULL;
 	}
 	give_up("MONITOR does not show %s", mark);
@@ -106,20 +111,23 @@ static int64_t monitor_until(struct monitor *monitor, const char *mark)
 
 /* Count while it works, until it reports that it is done.  Read MONITOR's lines at once, or the
  * server would buffer them all. */
-static int64_t watch(struct peer *peer, const struct store *store, struct monitor *monitor,
-                     int64_t ms)
+static int64_t watch(struct peer *peer, const struct store *store,
+                     struct monitor *const monitors[SERVERS_MAX], int64_t ms)
 {
 	struct pollfd done = {peer->out, POLLIN, 0};
 	int64_t count = 0, end = now_ms() + ms;
-	struct redis *redis = redis_open(&store->redis);
 	const char *line;
 
 	while (poll(&done, 1, 0) == 0 && now_ms() < end)
-		for (int i = 0; i < 1000 && (line = monitor_next(monitor, i ? 0 : 5)) != NULL; i++)
-			count += strstr(line, " lua]") == NULL;
-	redis_do(redis, "ECHO bench-peers-done");
-	count += monitor_until(monitor, "bench-peers-done");
-	redis_close(redis);
+		for (int at = 0; at < store->count; at++)
+			for (int i = 0; i < 1000; i++) {
+				line = monitor_next(monitors[at], i ? 0 : 5);
+				if (!line)
+					break;
+				count += strstr(line, " lua]") == NULL;
+			}
+	for (int at = 0; at < store->count; at++)
+		count += monitor_end(monitors[at], &store->servers[at]);
 	return count;
 }
 
@@ -128,29 +136,30 @@ static bool peer_works(struct peer *peer, const struct store *store, bool counte
 {
 	int64_t ms = (int64_t)(run->seconds * 1000) + WAIT_MS;
 	int64_t all, busy, all_end, busy_end, end;
-	struct monitor *monitor = NULL;
+	bool monitored = counted && !store->etcd;
+	struct monitor *monitors[SERVERS_MAX];
 	bool done;
 
 	run->requests = store->etcd ? etcd_requests(store) : -1;
-	if (counted && !store->etcd)
-		monitor = monitor_open(&store->redis);
+	for (int i = 0; monitored && i < store->count; i++)
+		monitors[i] = monitor_open(&store->servers[i]);
 	machine_cpu_ns(&all, &busy);
-	run->server_cpu_ns = process_cpu_ns(store->pid);
+	run->server_cpu_ns = store_cpu_ns(store);
 	run->client_cpu_ns = session_cpu_ns(peer->pid);
 	if (!line_write(peer->in, "go"))
 		return false;
 	end = now_ms() + ms;
-	if (monitor)
-		run->requests = watch(peer, store, monitor, ms);
+	if (monitored)
+		run->requests = watch(peer, store, monitors, ms);
 	done = peer_says(peer, "done", end - now_ms());
 	run->hung = !done && now_ms() >= end;
 	run->client_cpu_ns = session_cpu_ns(peer->pid) - run->client_cpu_ns;
-	run->server_cpu_ns = process_cpu_ns(store->pid) - run->server_cpu_ns;
+	run->server_cpu_ns = store_cpu_ns(store) - run->server_cpu_ns;
 	machine_cpu_ns(&all_end, &busy_end);
 	if (store->etcd)
 		run->requests = etcd_requests(store) - run->requests;
-	if (monitor)
-		monitor_close(monitor);
+	for (int i = 0; monitored && i < store->count; i++)
+		monitor_close(monitors[i]);
 	run->others = (double)(busy_end - busy - run->client_cpu_ns - run->server_cpu_ns) /
 	              (double)(all_end - all);
 	return done && line_write(peer->in, "end");
@@ -161,14 +170,13 @@ bool run_contestant(const struct contestant *contestant, const struct work *work
 {
 	struct store store;
 	struct peer peer;
-	char port[16], *text = NULL;
+	char *text = NULL;
 	bool good = false;
 
 	*run = (struct run){.workers = workers, .seconds = seconds};
-	if (!store_start(&store, contestant->server))
+	if (!store_start(&store, contestant->server, work->servers ? work->servers : 1))
 		return false;
-	snprintf(port, sizeof(port), "%d", store.port);
-	peer_start(&peer, contestant, work->name, port, workers, seconds);
+	peer_start(&peer, contestant, work->name, store.ports, workers, seconds);
 	if (!peer_says(&peer, "ready", READY_MS))
 		complain(contestant, work, workers, "is not ready");
 	else if (!peer_works(&peer, &store, counted, run))

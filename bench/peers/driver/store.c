@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The server of a run: a Redis of its own, or an etcd with its data on disk. */
+ * The server of a run: a Redis of its own, or several for a quorum; or an etcd with its data on
+ * disk. */
 #include "driver.h"
 
 #include "harness/process.h"
@@ -76,7 +77,7 @@ static bool etcd_healthy(int port)
 int64_t etcd_requests(const struct store *store)
 {
 	static const char name[] = "\ngrpc_server_msg_received_total{";
-	char *answer = http_get(store->port, "/metrics");
+	char *answer = http_get(store->servers[0].port, "/metrics");
 	double sum = 0;
 	bool any = false;
 
@@ -95,7 +96,7 @@ int64_t etcd_requests(const struct store *store)
 
 static bool etcd_start(struct store *store)
 {
-	struct test_server *server = &store->redis;
+	struct test_server *server = &store->servers[0];
 	int peer_port = port_pick();
 	pid_t parent = getpid();
 
@@ -120,22 +121,34 @@ static bool etcd_start(struct store *store)
 	return false;
 }
 
-bool store_start(struct store *store, const char *server)
+bool store_start(struct store *store, const char *server, int count)
 {
+	size_t len = 0;
+
 	memset(store, 0, sizeof(*store));
 	store->etcd = !strcmp(server, "etcd");
-	if (store->etcd) {
-		if (!etcd_start(store))
-			return false;
-	} else {
-		server_start(&store->redis, NULL);
-	}
-	store->pid = store->redis.pid;
-	store->port = store->redis.port;
+	if (store->etcd && !etcd_start(store))
+		return false;
+	for (int i = 0; !store->etcd && i < count; i++)
+		server_start(&store->servers[i], NULL);
+	store->count = store->etcd ? 1 : count;
+	for (int i = 0; i < store->count; i++)
+		len += (size_t)snprintf(store->ports + len, sizeof(store->ports) - len, "%s%d",
+		                        i ? "," : "", store->servers[i].port);
 	return true;
 }
 
 void store_stop(struct store *store)
 {
-	server_stop(&store->redis);
+	for (int i = 0; i < store->count; i++)
+		server_stop(&store->servers[i]);
+}
+
+int64_t store_cpu_ns(const struct store *store)
+{
+	int64_t sum_ns = 0;
+
+	for (int i = 0; i < store->count; i++)
+		sum_ns += process_cpu_ns(store->servers[i].pid);
+	return sum_ns;
 }

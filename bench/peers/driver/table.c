@@ -48,7 +48,8 @@ static json_t *row(const struct work *work, int workers, const struct contestant
 	                  figures->failures, "overlaps", (json_int_t)figures->overlaps);
 	int bad = json_object_update_new(
 		row,
-		json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "acquisitions", figures->acquisitions,
+		json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f}", "servers",
+	                  work->servers ? work->servers : 1, "acquisitions", figures->acquisitions,
 	                  "requests", figures->requests, "longest_ms", figures->longest_ms,
 	                  "client_cpu_us", figures->client_cpu_us, "server_cpu_us",
 	                  figures->server_cpu_us, "others_cpu", figures->others));

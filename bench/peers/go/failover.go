@@ -138,16 +138,13 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-func failover(reloads bool, host string, ports []string, name string, workers int, seconds float64) {
-	c := &crew{name: name, workers: workers, keep: time.Duration(seconds * longHoldPart * float64(time.Second)),
+func failover(reloads bool, addrs []string, name string, workers int, seconds float64) {
+	c := &crew{addrs: addrs, name: name, workers: workers, keep: time.Duration(seconds * longHoldPart * float64(time.Second)),
 		start: make(chan struct{}), hold: make(chan struct{}), held: make(chan struct{})}
 	if reloads {
 		c.reload = time.Second
 	}
 	redis.SetLogger(silence{})
-	for _, port := range ports {
-		c.addrs = append(c.addrs, host+":"+port)
-	}
 	c.ready.Add(workers + 2)
 	for w := range workers + 2 {
 		go c.work(w)

@@ -7,24 +7,30 @@ import (
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
+	lockredis "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 )
 
 type redsyncClient struct {
-	redis   *redis.Client
+	servers []*redis.Client
 	sync    *redsync.Redsync
 	options []redsync.Option
 }
 
 // openRedsync opens redsync with its own retry delay (0) or the given one.
-func openRedsync(delay time.Duration) func(addr string) (client, error) {
-	return func(addr string) (client, error) {
+func openRedsync(delay time.Duration) func(addrs []string) (client, error) {
+	return func(addrs []string) (client, error) {
 		c := &redsyncClient{
-			redis:   redis.NewClient(&redis.Options{Addr: addr}),
 			options: []redsync.Option{redsync.WithExpiry(10 * time.Second), redsync.WithTries(1 << 30)},
 		}
-		c.sync = redsync.New(goredis.NewPool(c.redis))
+		var pools []lockredis.Pool
+		for _, addr := range addrs {
+			server := redis.NewClient(&redis.Options{Addr: addr})
+			c.servers = append(c.servers, server)
+			pools = append(pools, goredis.NewPool(server))
+		}
+		c.sync = redsync.New(pools...)
 		if delay > 0 {
 			c.options = append(c.options, redsync.WithRetryDelay(delay))
 		}
@@ -48,5 +54,10 @@ func (c *redsyncClient) lock(name string) (func() error, error) {
 }
 
 func (c *redsyncClient) close() error {
-	return c.redis.Close()
+	for _, server := range c.servers {
+		if err := server.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum work { WORK_PAIRS, WORK_CONTEND, WORK_SEMAPHORE, WORK_LATCH };
+enum work { WORK_PAIRS, WORK_CONTEND, WORK_SEMAPHORE, WORK_LATCH, WORK_QUORUM };
 
 struct turn {
 	int64_t asked, granted, released;
@@ -19,7 +19,7 @@ struct turn {
 /* In memory that all processes share. */
 struct job {
 	enum work work;
-	char url[64];
+	char url[200];
 	char name[256];
 	int workers;
 	int64_t length_ns, end_ns; /* end_ns is set before the start */
@@ -33,6 +33,8 @@ struct job {
 	struct turn *turns; /* `room` for each worker */
 };
 
+/* Set the URL, and make the quorum of these servers, which are new. */
+void quorum_begin(struct job *job, const char *host, const char *ports);
 /* Run a worker, from connecting to closing; a failure ends the program. */
 void worker_run(struct job *job, int worker);
 /* Lead all workers between "ready" and "done". */

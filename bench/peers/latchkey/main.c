@@ -3,8 +3,8 @@
  * client of its own.
  *
  *   latchkey list
- *   latchkey run CONTESTANT WORK HOST PORT NAME WORKERS SECONDS (of failover and
- *            cluster: PORTS of sentinels, of nodes)
+ *   latchkey run CONTESTANT WORK HOST PORT NAME WORKERS SECONDS (of failover,
+ *            cluster and quorum: PORTS of sentinels, of nodes, of servers)
  */
 #include "contestant.h"
 
@@ -26,7 +26,8 @@
 #define WORKERS_MAX 1024
 #define TURNS_A_SECOND 200000 /* of all workers together, at most */
 
-static const char *const works[] = {"pairs", "contend", "semaphore", "latch"};
+static const char *const works[] = {"pairs", "contend", "semaphore", "latch", "quorum"};
+#define WORK_COUNT (sizeof(works) / sizeof(works[0]))
 
 static struct worker {
 	struct job *job;
@@ -97,13 +98,16 @@ static struct job *job_make(char **args)
 	pthread_barrierattr_t attr;
 	size_t work = 0;
 
-	while (work < 4 && strcmp(args[1], works[work]))
+	while (work < WORK_COUNT && strcmp(args[1], works[work]))
 		work++;
 	job->workers = (int)strtol(args[5], NULL, 10);
-	if (work == 4 || job->workers < 1 || job->workers > WORKERS_MAX || !(seconds > 0))
+	if (work == WORK_COUNT || job->workers < 1 || job->workers > WORKERS_MAX || !(seconds > 0))
 		fail("bad work, workers or seconds");
 	job->work = (enum work)work;
-	snprintf(job->url, sizeof(job->url), "redis://%s:%s?grace=0", args[2], args[3]);
+	if (job->work == WORK_QUORUM)
+		quorum_begin(job, args[2], args[3]);
+	else
+		snprintf(job->url, sizeof(job->url), "redis://%s:%s?grace=0", args[2], args[3]);
 	snprintf(job->name, sizeof(job->name), "%s", args[4]);
 	job->length_ns = (int64_t)(seconds * 1e9);
 	job->room = (size_t)(seconds * TURNS_A_SECOND) / (size_t)job->workers + 10000;
@@ -204,16 +208,13 @@ static void run(bool processes, char **args)
 
 int main(int argc, char **argv)
 {
-	static const char list[] =
-		OURS "\tpairs contend semaphore latch failover cluster\tLatchkey of this tree, C, "
-	             "a process "
-		     "a worker, a client each; all defaults: lease 10 s, renewed; waits for the "
-		     "grant\n" THREADS
-		     "\tpairs contend semaphore latch\tLatchkey of this tree, C, a thread a "
-		     "worker, a client each (so nothing is handed over inside); all "
-		     "defaults\n" NO_GRACE
-		     "\tfailover cluster\tas latchkey with grace=0, which gives up "
-		     "the promise of one holder\n";
+	static const char list[] = OURS
+		"\tpairs contend semaphore latch failover cluster quorum\t"
+		"Latchkey of this tree, C, a process a worker, a client each; all defaults: lease "
+		"10 s, renewed; waits for the grant\n" THREADS "\tpairs contend semaphore latch\t"
+		"Latchkey of this tree, C, a thread a worker, a client each (so nothing is handed "
+		"over inside); all defaults\n" NO_GRACE "\tfailover cluster\t"
+		"as latchkey with grace=0, which gives up the promise of one holder\n";
 	bool cluster = argc == 9 && !strcmp(argv[3], "cluster");
 	bool failover = cluster || (argc == 9 && !strcmp(argv[3], "failover"));
 

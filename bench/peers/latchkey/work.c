@@ -18,6 +18,20 @@ static void good(lk_err err, const char *what)
 		fail("%s: %s: %s", what, lk_err_name(err), lk_errmsg());
 }
 
+void quorum_begin(struct job *job, const char *host, const char *ports)
+{
+	size_t len = (size_t)snprintf(job->url, sizeof(job->url), "redis+quorum://");
+
+	for (const char *at = ports; *at && len < sizeof(job->url);) {
+		int size = (int)strcspn(at, ",");
+
+		len += (size_t)snprintf(job->url + len, sizeof(job->url) - len, "%s%s:%.*s",
+		                        at == ports ? "" : ",", host, size, at);
+		at += size + (at[size] == ',');
+	}
+	good(lk_quorum_begin(job->url, NULL, 0), "begin the quorum");
+}
+
 static struct turn *turn_next(struct job *job, int worker)
 {
 	if (job->counts[worker] == job->room)

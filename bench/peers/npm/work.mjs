@@ -15,8 +15,14 @@ const START_DELAY_NS = 20e6; // until the last worker has read when to start
 const five = "redlock 5.0.0-beta.2 on ioredis 6.0.0, a process a worker: ";
 const tuned = "retryDelay and retryJitter the best we found: 1 ms for each worker";
 const contestants = {
-	redlock: five + "using() of a 10 s lease, retryDelay 200 and retryJitter 100 as they come",
-	"redlock-tuned": five + `using() of a 10 s lease, ${tuned}`,
+	redlock:
+		five +
+		"using() of a 10 s lease, retryDelay 200 and retryJitter 100 as they come " +
+		"(on a quorum also retryCount 10, and after that called again)",
+	"redlock-tuned":
+		five +
+		`using() of a 10 s lease, ${tuned} (on a quorum retryCount 0, and called again after ` +
+		"the same delay: only the last try returns the servers that it has got)",
 	"redlock-4-tuned":
 		"redlock 4.2.0 (npm's \"latest\") on ioredis 6.0.0, a process a worker: " +
 		`lock() of a 10 s lease, which nothing renews, ${tuned}`,
@@ -24,16 +30,17 @@ const contestants = {
 
 const now = () => Number(process.hrtime.bigint());
 
-// A function that holds a name while it awaits another, on a connection of this process.
-async function holder(contestant, host, port, workers) {
+// A function that holds a name while it awaits another, on connections of this process.
+async function holder(contestant, host, ports, workers) {
 	const { Redis } = await import("ioredis");
-	const redis = new Redis({ host, port });
-	redis.on("error", (error) => {
-		console.error(error.message);
-		process.exit(1);
-	});
+	const servers = ports.split(",").map((port) => new Redis({ host, port: Number(port) }));
+	for (const redis of servers)
+		redis.on("error", (error) => {
+			console.error(error.message);
+			process.exit(1);
+		});
 	// -1: no limit of tries, else acquire raises after ten.
-	const settings = { retryCount: -1 };
+	const settings = { retryCount: -1, retryDelay: 200, retryJitter: 100 };
 	if (contestant.endsWith("-tuned")) {
 		// All of them together ask about once in 1 ms; more often only delays the holder.
 		settings.retryDelay = workers;
@@ -41,16 +48,32 @@ async function holder(contestant, host, port, workers) {
 	}
 	if (contestant === "redlock-4-tuned") {
 		const { default: Redlock } = await import("redlock-4");
-		const redlock = new Redlock([redis], settings);
+		const redlock = new Redlock(servers, settings);
 		return async (name, hold) => {
 			const lock = await redlock.lock(name, LEASE_MS);
 			await hold();
 			await lock.unlock();
 		};
 	}
-	const { default: Redlock } = await import("redlock");
-	const redlock = new Redlock([redis], settings);
-	return (name, hold) => redlock.using([name], LEASE_MS, hold);
+	const { default: Redlock, ExecutionError } = await import("redlock");
+	// From try to try it keeps the servers that it has got, until the last try: so with tries
+	// without end, a split vote lasts for a lease.
+	if (servers.length > 1) settings.retryCount = contestant === "redlock" ? 10 : 0;
+	const redlock = new Redlock(servers, settings);
+	return async (name, hold) => {
+		for (let held = false; !held; ) {
+			try {
+				await redlock.using([name], LEASE_MS, () => {
+					held = true;
+					return hold();
+				});
+			} catch (error) {
+				if (held || !(error instanceof ExecutionError)) throw error;
+				const jitter = (Math.random() * 2 - 1) * settings.retryJitter;
+				await sleep(settings.retryDelay + jitter);
+			}
+		}
+	};
 }
 
 async function turn(hold, name, holds, times) {
@@ -67,9 +90,9 @@ function message() {
 }
 
 // Warm up and report it; work between the two given times and report it; send the figures.
-async function worker(number, contestant, work, host, port, name, workers) {
+async function worker(number, contestant, work, host, ports, name, workers) {
 	process.once("disconnect", () => process.exit(1));
-	const hold = await holder(contestant, host, Number(port), Number(workers));
+	const hold = await holder(contestant, host, ports, Number(workers));
 	for (const end = now() + WARM_UP_NS; now() < end; )
 		await turn(hold, `${name}-w${number}`, false, []);
 	process.send("ready");
@@ -77,7 +100,7 @@ async function worker(number, contestant, work, host, port, name, workers) {
 	await sleep(Math.max(0, start - now()) / 1e6);
 	const times = [];
 	const own = work === "pairs" ? `${name}-${number}` : name;
-	while (now() < end) await turn(hold, own, work === "contend", times);
+	while (now() < end) await turn(hold, own, work !== "pairs", times);
 	process.send("done");
 	await message();
 	process.send(times, () => process.exit(0));
@@ -90,8 +113,8 @@ function messages(children) {
 	);
 }
 
-async function run(contestant, work, host, port, name, workers, seconds) {
-	if (!contestants[contestant] || !["pairs", "contend"].includes(work))
+async function run(contestant, work, host, ports, name, workers, seconds) {
+	if (!contestants[contestant] || !["pairs", "contend", "quorum"].includes(work))
 		throw new Error(`npm: no ${contestant} that does ${work}`);
 	const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 	const stage = async (word) => {
@@ -101,7 +124,7 @@ async function run(contestant, work, host, port, name, workers, seconds) {
 	const children = [];
 	for (let number = 0; number < Number(workers); number++) {
 		const stdio = ["ignore", "ignore", "inherit", "ipc"];
-		const args = ["worker", `${number}`, contestant, work, host, port, name, workers];
+		const args = ["worker", `${number}`, contestant, work, host, ports, name, workers];
 		const child = fork(fileURLToPath(import.meta.url), args, {
 			serialization: "advanced",
 			stdio,
@@ -131,7 +154,7 @@ async function run(contestant, work, host, port, name, workers, seconds) {
 const [command, ...rest] = process.argv.slice(2);
 if (command === "list" && rest.length === 0)
 	for (const [contestant, settings] of Object.entries(contestants))
-		process.stdout.write(`${contestant}\tpairs contend\t${settings}\n`);
+		process.stdout.write(`${contestant}\tpairs contend quorum\t${settings}\n`);
 else if (command === "run" && rest.length === 7) await run(...rest);
 else if (command === "worker" && process.send) await worker(...rest);
 else {

@@ -3,10 +3,12 @@
 
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.epoll.EpollEventLoopGroup;
+import java.util.Arrays;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import org.redisson.Redisson;
+import org.redisson.RedissonRedLock;
 import org.redisson.api.LockOptions;
 import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
@@ -33,26 +35,34 @@ final class Clients {
 
 	private final String contestant;
 	private final String host;
-	private final String port;
+	/** Of more than one server only for Sentinel, a Cluster, and a quorum. */
+	private final String[] ports;
 	private final int workers;
 	private final EventLoopGroup loops = new EpollEventLoopGroup(LOOPS);
 	private final ExecutorService executor = Executors.newCachedThreadPool();
-	private final RedissonClient shared;
+	private final RedissonClient[] shared;
 
-	Clients(String contestant, String host, String port, int workers) {
+	Clients(String contestant, String host, String ports, int workers) {
 		this.contestant = contestant;
 		this.host = host;
-		this.port = port;
+		this.ports = ports.split(",");
 		this.workers = workers;
 		this.shared = contestant.equals("redisson-shared") ? create(workers + 1) : null;
 	}
 
-	/** The client of one more worker. */
-	RedissonClient next() {
+	/** The clients of one more worker: one, but of a quorum one for each server. */
+	RedissonClient[] next() {
 		return shared != null ? shared : create(OWN_POOL);
 	}
 
-	private RedissonClient create(int connections) {
+	private RedissonClient[] create(int connections) {
+		if (!isQuorum())
+			return new RedissonClient[] {create(ports[0], connections)};
+		return Arrays.stream(ports).map(port -> create(port, connections))
+				.toArray(RedissonClient[]::new);
+	}
+
+	private RedissonClient create(String port, int connections) {
 		Config config = new Config();
 		config.setTransportMode(TransportMode.EPOLL);
 		config.setEventLoopGroup(loops);
@@ -86,7 +96,7 @@ final class Clients {
 				.setSlaveConnectionMinimumIdleSize(1)
 				.setSubscriptionConnectionPoolSize(2)
 				.setSubscriptionConnectionMinimumIdleSize(1);
-		for (String one : port.split(","))
+		for (String one : ports)
 			servers.addSentinelAddress("redis://" + host + ":" + one);
 	}
 
@@ -99,11 +109,18 @@ final class Clients {
 				.setSlaveConnectionMinimumIdleSize(1)
 				.setSubscriptionConnectionPoolSize(2)
 				.setSubscriptionConnectionMinimumIdleSize(1);
-		for (String one : port.split(","))
+		for (String one : ports)
 			servers.addNodeAddress("redis://" + host + ":" + one);
 	}
 
-	Turns turns(RedissonClient client, String work, String name) {
+	private boolean isQuorum() {
+		return contestant.equals("redisson-redlock") || contestant.equals("redisson-multi");
+	}
+
+	Turns turns(RedissonClient[] clients, String work, String name) {
+		RedissonClient client = clients[0];
+		if (isQuorum())
+			return turns(quorum(clients, name), false);
 		if (!work.equals("semaphore"))
 			return turns(lock(client, name), contestant.equals("redisson-leased"));
 		if (contestant.equals("redisson-permit"))
@@ -117,6 +134,16 @@ final class Clients {
 			client.getPermitExpirableSemaphore(name).trySetPermits(PERMITS);
 		else
 			client.getSemaphore(name).trySetPermits(PERMITS);
+	}
+
+	/** Of a majority of the servers, or of all. */
+	@SuppressWarnings("deprecation")
+	private RLock quorum(RedissonClient[] clients, String name) {
+		RLock[] locks = Arrays.stream(clients).map(client -> client.getLock(name))
+				.toArray(RLock[]::new);
+		if (contestant.equals("redisson-redlock"))
+			return new RedissonRedLock(locks);
+		return clients[0].getMultiLock(locks);
 	}
 
 	private RLock lock(RedissonClient client, String name) {

@@ -85,7 +85,7 @@ final class Failover {
 	}
 
 	private void work(int worker) throws InterruptedException {
-		RedissonClient client = clients.next();
+		RedissonClient client = clients.next()[0];
 		RLock warm = client.getLock(name + "-w" + worker);
 		for (int i = 0; i < WARM_UP_PAIRS; i++) {
 			warm.lock();

@@ -54,7 +54,7 @@ public final class Peer {
 	private final int workers;
 	private final long lengthNs;
 	private final Clients clients;
-	private final RedissonClient[] client;
+	private final RedissonClient[][] client;
 	private final List<Times> times = new ArrayList<>();
 	private final ExecutorService threads;
 	private final AtomicInteger alone = new AtomicInteger();
@@ -67,7 +67,7 @@ public final class Peer {
 		lengthNs = (long) (Double.parseDouble(args[6]) * 1e9);
 		clients = new Clients(args[0], args[2], args[3], workers);
 		threads = Executors.newFixedThreadPool(workers);
-		client = new RedissonClient[workers];
+		client = new RedissonClient[workers][];
 		for (int i = 0; i < workers; i++) {
 			client[i] = clients.next();
 			times.add(new Times());
@@ -130,8 +130,8 @@ public final class Peer {
 	private void warmUp(int worker, CyclicBarrier all) throws Exception {
 		String own = name + "-w" + worker, common = name + "-w";
 		if (work.equals("semaphore")) {
-			clients.setPermits(client[worker], own);
-			clients.setPermits(client[worker], common);
+			clients.setPermits(client[worker][0], own);
+			clients.setPermits(client[worker][0], common);
 		}
 		BooleanSupplier inTime = until(System.nanoTime() + ALONE_NS);
 		turns(worker, own, false,
@@ -147,7 +147,7 @@ public final class Peer {
 		List<Future<?>> running = new ArrayList<>();
 		boolean pairs = work.equals("pairs");
 		if (work.equals("semaphore"))
-			clients.setPermits(client[0], name);
+			clients.setPermits(client[0][0], name);
 		for (int i = 0; i < workers; i++) {
 			int worker = i;
 			running.add(submit(() -> {
@@ -175,7 +175,7 @@ public final class Peer {
 		for (int i = 0; i < workers; i++) {
 			int worker = i;
 			waiters.add(submit(() -> {
-				RCountDownLatch its = client[worker].getCountDownLatch(of);
+				RCountDownLatch its = client[worker][0].getCountDownLatch(of);
 				asked[worker] = System.nanoTime();
 				calling.countDown();
 				its.await();
@@ -198,7 +198,7 @@ public final class Peer {
 	}
 
 	private void runRounds() throws Exception {
-		RedissonClient counter = clients.next();
+		RedissonClient counter = clients.next()[0];
 		rounds(counter, name + "-w", System.nanoTime() + WARM_UP_NS, false);
 		stage("ready");
 		rounds(counter, name, System.nanoTime() + lengthNs, true);
@@ -208,7 +208,7 @@ public final class Peer {
 	private void run() throws Exception {
 		switch (work) {
 		case "latch" -> runRounds();
-		case "pairs", "contend", "semaphore" -> runTurns();
+		case "pairs", "contend", "semaphore", "quorum" -> runTurns();
 		default -> throw new IllegalArgumentException(work);
 		}
 		StringBuilder text = new StringBuilder();
