@@ -15,6 +15,7 @@
 #define NAME "bench:quorum"
 #define SIZE_MAX_SERVERS 5
 #define ROUNDS 9
+#define CONTENDED_ROUNDS 25 /* of ratios that the machine's noise spreads by a half */
 #define DELAY_MS 2
 #define SLOW_MS 20
 #define SETTLE_MS 30  /* after a server was stopped, or runs again */
@@ -430,7 +431,7 @@ static void run_contended(struct bench *bench)
 		.ours = &ours,
 		.bare = &bare,
 		.permits = 1,
-		.rounds = ROUNDS,
+		.rounds = CONTENDED_ROUNDS,
 		.largest = bench_brief(bench) ? 8 : 64,
 		.requests_max = SPARE * 2 * quorum.count,
 		.longest_from = 32,
