@@ -11,7 +11,7 @@ PEERS_OBJECTS := $(PEERS_DRIVER_OBJECTS) $(PEERS_OURS_OBJECTS)
 ##         T="pairs contend semaphore latch", SECONDS=1 a turn, ROUNDS=2, JSON=file; T=failover
 ##         (Sentinel; only if T names it: 3 rounds of 45 s for each of 3 kinds, 10 minutes);
 ##         T=cluster (also contended; only if T names it: 2 rounds of up to 40 s, 5 minutes);
-##         T=quorum (a name on 3 and on 5 servers; only if T names it: turns of 3 s, 25 minutes);
+##         T=quorum (a name on 3 and on 5 servers; only if T names it: turns of 3 s, half an hour);
 ##         WORKERS="2 8": of the works' numbers only these (pairs 1, latch 100, quorum 1 8 32,
 ##         else 2 8 32 64)
 $(call settings,PEERS CONTESTANTS WORKERS SECONDS ROUNDS JSON)
