@@ -88,6 +88,26 @@ TEST(min_hold_beyond_the_longest_lease_is_kept_unless_the_command_is_killed)
 	expect(cmd.err, "--min-hold not kept: the fixed lease is 1.0 s");
 }
 
+/* No advice that a quorum refuses: neither grace end nor grace=0. */
+TEST(young_servers_are_no_grace)
+{
+	static const char why[] =
+		"too many servers are new or have lost their memory: nothing is granted for ";
+
+	quorum_setup_start(&setup, NULL);
+	command_setup(setup.url);
+	RUNS(75, &cmd, "latchkey", "lock", "-n", "a", "true");
+	expect(cmd.err, why);
+	START(&waiter, "latchkey", "lock", "-w", "6.5", "a", "true");
+	RUNS(0, &cmd, "latchkey", "show", "a");
+	expect(cmd.out, "young    nothing is granted for ");
+	ck_assert(command_wait(&waiter, 20000));
+	expect(waiter.err, "waiting for \"a\": too many servers");
+	expect(waiter.err, "cannot acquire \"a\": not acquired in time, too many servers");
+	ck_assert_msg(!strstr(waiter.err, "grace") && !strstr(cmd.out, "grace"), "%s%s",
+	              waiter.err, cmd.out);
+}
+
 TEST(verbs_that_a_quorum_has_not_say_why)
 {
 	quorum_setup_begin(&setup, 0);

@@ -294,6 +294,7 @@ void acquire_run(struct acquire *acquire, void (*before_death)(void *arg, int nu
 
 	acquire->began_ns = clock_ns();
 	acquire->end_ns = NEVER;
+	acquire->hold.in_quorum = store_is_quorum(acquire->store);
 	if (options->wait_ms > 0 && options->wait_ms < (NEVER - acquire->began_ns) / MS / 2)
 		acquire->end_ns = acquire->began_ns + options->wait_ms * MS;
 	/* A command that does not wait reports its failure only. */

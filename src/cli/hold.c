@@ -100,14 +100,14 @@ static lk_err lock_cancel(struct hold *hold)
 }
 
 /* Append that nothing is granted, and with why, the reason. */
-static void add_grace(char *text, size_t size, int64_t grace_ms, bool why)
+static void add_grace(const struct hold *hold, char *text, size_t size, int64_t grace_ms, bool why)
 {
 	size_t len = strlen(text);
 	char grace[160], time[32];
 
 	if (!grace_ms)
 		return;
-	text_grace(grace, sizeof(grace), grace_ms);
+	text_grace(grace, sizeof(grace), grace_ms, hold->in_quorum);
 	if (!why)
 		snprintf(grace, sizeof(grace), "nothing is granted for %s",
 		         text_seconds(time, grace_ms));
@@ -130,7 +130,7 @@ static bool lock_look(struct hold *hold, char *text, size_t size, bool why)
 	snprintf(text, size, "%s%s%s", ahead, *ahead && *holder ? ", " : "", holder);
 	/* A holder is the better reason. */
 	hold->grace_ms = status.held ? 0 : status.grace_ms;
-	add_grace(text, size, hold->grace_ms, why);
+	add_grace(hold, text, size, hold->grace_ms, why);
 	return true;
 }
 
@@ -253,7 +253,7 @@ static bool permits_look(struct hold *hold, char *text, size_t size, bool why)
 	snprintf(text, size, "%s%" PRId64 " of %" PRId64 " free", ahead,
 	         status.available > 0 ? status.available : 0, status.capacity);
 	hold->grace_ms = status.grace_ms;
-	add_grace(text, size, status.grace_ms, why);
+	add_grace(hold, text, size, status.grace_ms, why);
 	return true;
 }
 
@@ -281,7 +281,7 @@ static bool permits_explain(struct hold *hold, char *text, size_t size)
 		         text_duration(since, holder.held_ms), others);
 	snprintf(text, size, "%" PRId64 " of %" PRId64 " free%s",
 	         status.available > 0 ? status.available : 0, status.capacity, held);
-	add_grace(text, size, status.grace_ms, true);
+	add_grace(hold, text, size, status.grace_ms, true);
 	return true;
 }
 

@@ -19,6 +19,7 @@ struct hold {
 	const struct options *options;
 	void (*on_lost)(void *arg, lk_lost_reason reason); /* on a thread of the library */
 	void *on_lost_arg;
+	bool in_quorum;
 	/* its own */
 	const struct hold_kind *kind;
 	lk_lock *lock;

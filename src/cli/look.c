@@ -120,14 +120,21 @@ static void print_ttl(const char *title, int64_t ttl_ms)
 		printf("%s %s left\n", title, text_duration(time, ttl_ms));
 }
 
-static void print_grace(int64_t grace_ms)
+static void print_grace(int64_t grace_ms, bool in_quorum)
 {
 	char time[32];
 
-	if (grace_ms)
+	if (!grace_ms)
+		return;
+	text_seconds(time, grace_ms);
+	if (in_quorum)
+		printf("young    nothing is granted for %s: too many servers are new or have lost "
+		       "their memory\n",
+		       time);
+	else
 		printf("grace    nothing is granted for %s: the server may have forgotten a "
 		       "holder\n",
-		       text_seconds(time, grace_ms));
+		       time);
 }
 
 static void print_rest(int64_t all, size_t listed)
@@ -152,7 +159,7 @@ static void print_lock(const struct look *look)
 	} else {
 		printf("held by  -\n");
 	}
-	print_grace(lock->grace_ms);
+	print_grace(lock->grace_ms, look->server.in_quorum);
 	printf("waiting  %" PRId64 "\n", lock->queue_len);
 	for (size_t i = 0; i < look->waiter_count; i++)
 		printf("%7zu  %s\n", i + 1, text_party(text, sizeof(text), &look->parties[i]));
@@ -186,7 +193,7 @@ static void print_semaphore(const struct look *look)
 		printf("         holder %s\n", holder->party.id);
 	}
 	print_rest(semaphore->holders, look->holder_count);
-	print_grace(semaphore->grace_ms);
+	print_grace(semaphore->grace_ms, false);
 	printf("waiting  %" PRId64 "\n", semaphore->queue_len);
 	for (size_t i = 0; i < look->waiter_count; i++)
 		print_permits(i + 1, &look->waiters[i]);

@@ -237,12 +237,14 @@ const char *text_seconds(char out[32], int64_t ms)
 	return out;
 }
 
-const char *text_grace(char *out, size_t size, int64_t grace_ms)
+const char *text_grace(char *out, size_t size, int64_t grace_ms, bool in_quorum)
 {
 	char time[32];
 
 	/* As the library's text for a try. */
-	snprintf(out, size, "the server may have forgotten a holder: nothing is granted for %s",
+	snprintf(out, size, "%s: nothing is granted for %s",
+	         in_quorum ? "too many servers are new or have lost their memory"
+	                   : "the server may have forgotten a holder",
 	         text_seconds(time, grace_ms));
 	return out;
 }

@@ -37,8 +37,8 @@ const char *text_duration(char out[32], int64_t ms);
 /* "8.4 s", rounded up. */
 const char *text_seconds(char out[32], int64_t ms);
 
-/* Why nothing is granted, and for how long. */
-const char *text_grace(char *out, size_t size, int64_t grace_ms);
+/* Why nothing is granted, on a quorum or elsewhere, and for how long. */
+const char *text_grace(char *out, size_t size, int64_t grace_ms, bool in_quorum);
 
 /* "build-7 (pid 4242, make)", as far as known. */
 const char *text_party(char *out, size_t size, const lk_party *party);

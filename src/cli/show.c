@@ -157,7 +157,7 @@ static void say_grace(lk_client *client)
 	char grace[160];
 
 	if (lk_client_memory(client, &memory) == LK_OK && memory.grace_ms)
-		say("%s", text_grace(grace, sizeof(grace), memory.grace_ms));
+		say("%s", text_grace(grace, sizeof(grace), memory.grace_ms, false));
 }
 
 static void say_master(lk_client *client)

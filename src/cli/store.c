@@ -192,3 +192,9 @@ const char *store_errmsg(const struct store *store)
 {
 	return store->fault[0] ? store->fault : lk_errmsg();
 }
+
+bool store_is_quorum(const struct store *store)
+{
+	return !strncmp(store->url, "redis+quorum:", 13) ||
+	       !strncmp(store->url, "rediss+quorum:", 14);
+}

@@ -31,6 +31,7 @@ bool store_find(struct store *store, const struct options *options, int *status)
 lk_err store_open(struct store *store, lk_client **client);
 /* If err, from a call with the URL, is an error in the URL, remember it for store_errmsg(). */
 void store_judge(struct store *store, lk_err err);
+bool store_is_quorum(const struct store *store);
 /* lk_errmsg(), with the origin of an invalid URL. */
 const char *store_errmsg(const struct store *store);
 

@@ -70,9 +70,13 @@ static void explain_grace(struct waitline *line, const struct hold *hold)
 	line->due_ns = clock_ns() + AGAIN_NS;
 	line->explain_ns = NEVER;
 	text_escape(name, sizeof(name), line->options->name, strlen(line->options->name));
-	say("waiting for \"%s\": %s (if nothing can be held: latchkey grace end, or grace=0 in "
-	    "the URL)",
-	    name, text_grace(grace, sizeof(grace), hold->grace_ms));
+	text_grace(grace, sizeof(grace), hold->grace_ms, hold->in_quorum);
+	if (hold->in_quorum)
+		say("waiting for \"%s\": %s", name, grace);
+	else
+		say("waiting for \"%s\": %s (if nothing can be held: latchkey grace end, or "
+		    "grace=0 in the URL)",
+		    name, grace);
 }
 
 void waitline_draw(struct waitline *line, struct hold *hold)

@@ -69,11 +69,12 @@ void lk__decide_busy(struct lk__core *core, int64_t now_ns, struct lk__ticket *t
                      const struct lk__answer *answer)
 {
 	struct lk__wait_queue *queue = ticket->queue;
-	char text[100];
+	char text[120];
 
 	if (answer->grace_ms)
-		snprintf(text, sizeof(text),
-		         "the server may have forgotten a holder: nothing is granted for %lld.%d s",
+		snprintf(text, sizeof(text), "%s: nothing is granted for %lld.%d s",
+		         ticket->legs ? "too many servers are new or have lost their memory"
+		                      : "the server may have forgotten a holder",
 		         (long long)((answer->grace_ms + 99) / 1000),
 		         (int)((answer->grace_ms + 99) / 100 % 10));
 	while (queue->first && queue->first->only_try)

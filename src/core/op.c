@@ -199,9 +199,9 @@ static void give_up_grant(struct lk__core *core, int64_t now_ns, struct lk__op *
 	if (ticket) {
 		lk__count_grace(&core->counters, now_ns, ticket, op);
 		op->met_doubt = ticket->session && ticket->session->vouch.is_doubted;
-		/* The wait may have been about as long as the grace. */
-		op->met_grace =
-			ticket->grace_until_ns && now_ns < ticket->grace_until_ns + GRACE_SLACK_NS;
+		/* The wait may have been about as long as the grace.  A quorum has none. */
+		op->met_grace = !ticket->legs && ticket->grace_until_ns &&
+		                now_ns < ticket->grace_until_ns + GRACE_SLACK_NS;
 	}
 	if (ticket && ticket->legs)
 		why = explain(core, op, why, unasked);
