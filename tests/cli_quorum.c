@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 
 static struct quorum_setup setup;
 static struct command cmd, holder, waiter;
@@ -69,7 +70,7 @@ TEST(command_lives_on_under_the_shortest_of_leases)
 {
 	quorum_setup_begin(&setup, 1000);
 	command_setup(setup.url);
-	RUNS(0, &cmd, "latchkey", "lock", "a", "sleep", "2.5");
+	RUNS(0, &cmd, "latchkey", "lock", "a", "sleep", "1.5");
 	ck_assert_str_eq(cmd.err, "");
 }
 
@@ -84,8 +85,44 @@ TEST(min_hold_beyond_the_longest_lease_is_kept_unless_the_command_is_killed)
 	expect(cmd.err, "--min-hold not confirmed");
 	expect(cmd.err, "longest lease");
 	ck_assert_int_ge(now_ms() - began_ms, 2000);
-	RUNS(0, &cmd, "latchkey", "lock", "--min-hold", "3", "--fixed", "a", "true");
+	RUNS(0, &cmd, "latchkey", "lock", "--min-hold", "1.5", "--fixed", "a", "true");
 	expect(cmd.err, "--min-hold not kept: the fixed lease is 1.0 s");
+}
+
+/* One server answers, which is no connection yet. */
+TEST_LIMIT(wait_ends_in_time_while_a_majority_hangs, 60)
+{
+	int64_t began_ms;
+	char url[140];
+
+	quorum_setup_begin(&setup, 0);
+	snprintf(url, sizeof(url), "%s?connect_timeout=30000", setup.url);
+	command_setup(url);
+	server_pause(&setup.servers[0]);
+	server_pause(&setup.servers[1]);
+	began_ms = now_ms();
+	RUNS(69, &cmd, "latchkey", "lock", "-w", "1.5", "a", "true");
+	ck_assert_int_ge(now_ms() - began_ms, 1500);
+	ck_assert_int_le(now_ms() - began_ms, 15000);
+	expect(cmd.err, "not connected in time");
+	server_resume(&setup.servers[0]);
+	server_resume(&setup.servers[1]);
+}
+
+/* The line about an outage is that of the majority. */
+TEST_LIMIT(wait_without_a_majority_says_why, 60)
+{
+	quorum_setup_begin(&setup, 0);
+	command_setup(setup.url);
+	command_hold(&holder, "lock --on-lost=warn a -- sleep 40");
+	START(&waiter, "latchkey", "lock", "-w", "9", "a", "true");
+	ck_assert(WITHIN(10000, command_waiting_is("a", 1)));
+	server_kill(&setup.servers[0]);
+	server_kill(&setup.servers[1]);
+	ck_assert(command_wait(&waiter, 20000));
+	expect(waiter.err, "latchkey: waiting for 1 of 3 servers vote, 2 are needed: 127.0.0.1:");
+	ck_assert_int_eq(WEXITSTATUS(waiter.status), 69);
+	command_signal_of("sleep", 9);
 }
 
 /* No advice that a quorum refuses: neither grace end nor grace=0. */
@@ -98,7 +135,7 @@ TEST(young_servers_are_no_grace)
 	command_setup(setup.url);
 	RUNS(75, &cmd, "latchkey", "lock", "-n", "a", "true");
 	expect(cmd.err, why);
-	START(&waiter, "latchkey", "lock", "-w", "6.5", "a", "true");
+	START(&waiter, "latchkey", "lock", "-w", "5.8", "a", "true");
 	RUNS(0, &cmd, "latchkey", "show", "a");
 	expect(cmd.out, "young    nothing is granted for ");
 	ck_assert(command_wait(&waiter, 20000));

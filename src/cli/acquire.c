@@ -232,6 +232,21 @@ static void take_signals(struct acquire *acquire, struct waitline *line,
 	}
 }
 
+/* After the opening.  A quorum's servers are connected and lost one by one. */
+bool acquire_is_cut(struct acquire *acquire)
+{
+	lk_server server;
+	bool cut = outage_lasts(&acquire->outage);
+
+	if (!acquire->hold.in_quorum || !acquire->opened)
+		return cut;
+	if (lk_client_server(acquire->opened, &server) != LK_OK)
+		outage_failed(&acquire->outage, lk_errmsg());
+	else if (cut)
+		outage_ended(&acquire->outage);
+	return outage_lasts(&acquire->outage);
+}
+
 static void report_outage(struct acquire *acquire, struct waitline *line)
 {
 	if (outage_lasts(&acquire->outage) && line->drawn)
@@ -251,6 +266,8 @@ static bool await(struct acquire *acquire, struct waitline *line,
 		fds[1].events = POLLIN;
 		clock_wait(fds, 2, next_ns(acquire, line), NULL);
 		take_signals(acquire, line, before_death, arg);
+		if (atomic_load(&acquire->stage) == STAGE_WAITING)
+			acquire_is_cut(acquire);
 		if (abandon_ns(acquire) <= clock_ns() && abandon(acquire))
 			return false;
 		report_outage(acquire, line);
@@ -300,6 +317,7 @@ void acquire_run(struct acquire *acquire, void (*before_death)(void *arg, int nu
 	/* A command that does not wait reports its failure only. */
 	outage_init(&acquire->outage, acquire->store->command_timeout_ms,
 	            options->quiet || !options->wait_ms, options->verbose);
+	acquire->outage.in_quorum = acquire->hold.in_quorum;
 	if (!thread_start(acquire))
 		return;
 	waitline_init(&line, options);

@@ -42,6 +42,8 @@ struct acquire {
  * store is still being connected to, a signal that ends programs ends this one at once, after
  * before_death(signal), if not NULL. */
 void acquire_run(struct acquire *acquire, void (*before_death)(void *arg, int number), void *arg);
+/* Is there no connection to the store? */
+bool acquire_is_cut(struct acquire *acquire);
 /* Make acquire_close() close nothing: the store did not respond. */
 void acquire_give_up(struct acquire *acquire);
 /* Close the client, if it is open.  Its hold ends with it. */

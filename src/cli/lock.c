@@ -147,7 +147,7 @@ static int hold_on(struct session *session)
 
 	/* After --max-hold the hold stays valid; without a connection a lost one cannot be kept. */
 	if (!session->options->min_hold_ms ||
-	    (session->run.lost && outage_lasts(&session->acquire.outage)))
+	    (session->run.lost && acquire_is_cut(&session->acquire)))
 		return 0;
 	while (!number && clock_ns() < until_ns &&
 	       hold_state(&session->acquire.hold) != LK_STATE_LOST) {
@@ -163,7 +163,7 @@ static void release(struct session *session)
 
 	/* The time until the store confirms does not count as held. */
 	session->report.held_ms = (clock_ns() - session->held_since_ns) / MS;
-	if (session->run.lost && outage_lasts(&session->acquire.outage)) {
+	if (session->run.lost && acquire_is_cut(&session->acquire)) {
 		/* Only the loss matters; the store's entry expires with the lease. */
 		guard_released(&session->guard);
 		acquire_give_up(&session->acquire);

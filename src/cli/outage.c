@@ -38,7 +38,7 @@ void outage_opened(struct outage *outage)
 	signals_wake();
 }
 
-static void reconnected(struct outage *outage)
+void outage_ended(struct outage *outage)
 {
 	pthread_mutex_lock(&outage->mutex);
 	set_connected(outage);
@@ -49,7 +49,10 @@ static void reconnected(struct outage *outage)
 /* There is no connection.  lost: there was one until now. */
 static void disconnected(struct outage *outage, const char *why, bool lost)
 {
+	bool is_new;
+
 	pthread_mutex_lock(&outage->mutex);
+	is_new = outage->connected;
 	/* The first loss may be logged before outage_opened(). */
 	if (outage->connected || (lost && !outage->met)) {
 		/* A connection that timed out was silent for a command timeout before. */
@@ -58,9 +61,11 @@ static void disconnected(struct outage *outage, const char *why, bool lost)
 		outage->met = true;
 		outage->since_ns = clock_ns() - (silent ? outage->silent_ns : 0);
 	}
+	is_new |= strcmp(outage->why, why) != 0;
 	snprintf(outage->why, sizeof(outage->why), "%s", why);
 	pthread_mutex_unlock(&outage->mutex);
-	signals_wake();
+	if (is_new)
+		signals_wake();
 }
 
 void outage_failed(struct outage *outage, const char *why)
@@ -83,18 +88,32 @@ static bool ends_with(const char *line, const char *tail)
 	return len >= tail_len && !strcmp(line + len - tail_len, tail);
 }
 
+/* A line about one server of several.  Wake the thread that asks the client what it means. */
+static void note_member(struct outage *outage, const char *line)
+{
+	const char *why = after(line, "cannot connect: ");
+
+	pthread_mutex_lock(&outage->mutex);
+	if (why && !outage->connected)
+		snprintf(outage->why, sizeof(outage->why), "%s", why);
+	pthread_mutex_unlock(&outage->mutex);
+	signals_wake();
+}
+
 void outage_log(void *arg, lk_log_level level, const char *line)
 {
 	struct outage *outage = arg;
 	const char *why;
 
 	(void)level;
-	if ((why = after(line, "connection lost: ")))
+	if (outage->in_quorum)
+		note_member(outage, line);
+	else if ((why = after(line, "connection lost: ")))
 		disconnected(outage, why, true);
 	else if ((why = after(line, "cannot connect: ")))
 		disconnected(outage, why, false);
 	else if (ends_with(line, ": connected"))
-		reconnected(outage);
+		outage_ended(outage);
 	if (outage->verbose)
 		say("%s", line);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Whether there is a connection to the store, and if not, since when and why.  Determined without
- * requests: from the attempts to connect and from the client's log. */
+ * requests: from the attempts to connect and from the client's log.  A quorum is connected while a
+ * majority of its servers is: the log does not tell, but is a reason to ask the client. */
 #ifndef OUTAGE_H
 #define OUTAGE_H
 
@@ -21,6 +22,7 @@ struct outage {
 	int64_t silent_ns;         /* a connection counts as dead after so long a silence */
 	char why[OUTAGE_WHY_SIZE]; /* "127.0.0.1:6379: connection refused", "" = not known yet */
 	bool quiet, verbose;
+	bool in_quorum; /* set by the caller, after outage_init() */
 };
 
 /* Start without a connection. */
@@ -28,8 +30,10 @@ void outage_init(struct outage *outage, int64_t command_timeout_ms, bool quiet, 
 /* The client was opened: it has a connection, unless its log has already reported a loss.  Any
  * thread. */
 void outage_opened(struct outage *outage);
-/* An attempt to connect failed.  Any thread. */
+/* An attempt to connect failed, or a quorum's majority was lost.  Any thread. */
 void outage_failed(struct outage *outage, const char *why);
+/* There is a connection again.  Any thread. */
+void outage_ended(struct outage *outage);
 /* The client's log from then on (lk_log_fn, level LK_LOG_INFO); arg is the outage. */
 void outage_log(void *arg, lk_log_level level, const char *line);
 
