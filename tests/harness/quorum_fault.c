@@ -52,6 +52,12 @@ bool quorum_has_queue(int member)
 	return quorum_ask_server(member, "EXISTS lk:{a}:q") == 1;
 }
 
+void quorum_await_legs(void)
+{
+	for (int i = 0; i < QUORUM_SERVERS; i++)
+		ck_assert(WITHIN(BACK_MS, quorum_has_leg(i)));
+}
+
 bool quorum_is_clear(void)
 {
 	for (int i = 0; i < QUORUM_SERVERS; i++)
@@ -82,6 +88,7 @@ void quorum_hold_and_wait(struct quorum_scene *scene, int64_t lease_ms, int64_t 
 	for (int i = 0; i < 3; i++)
 		scene->clients[i] = quorum_client(false, QUORUM_SLOW_MS);
 	scene->lock = hold_watched(scene->clients[0], "a", lease_ms);
+	quorum_await_legs();
 	for (int i = 0; i < 2; i++) {
 		waiter_start(&scene->waiters[i],
 		             lock_of_handle(scene->clients[i + 1], "a", lease_ms), wait_ms, true);

@@ -24,6 +24,8 @@ long long quorum_ask_server(int member, const char *command);
 /* Is something of the name "a" granted there, queued there? */
 bool quorum_has_leg(int member);
 bool quorum_has_queue(int member);
+/* Wait until its holder has all servers: a client may begin with two of them. */
+void quorum_await_legs(void);
 /* Nothing of it is left on the servers that run. */
 bool quorum_is_clear(void);
 /* The lock is awaited by so many. */
