@@ -229,6 +229,31 @@ TEST(judge_trusts_a_shaky_hold_as_far_as_it_was_seen)
 	}
 }
 
+/* Such a hold may get its leg again, and last. */
+TEST(judge_excuses_a_meeting_with_a_hold_that_goes_on)
+{
+	for (int late = 0; late < 2; late++) {
+		int64_t got_ms = late ? 1200 : 200;
+		struct history_record *seen;
+		begin_round();
+		acquire(1, LOCK, AT(10), AT(20), 5, AT(1000));
+		seen = put(AT(900), 1, HISTORY_SEEN, HISTORY_EVENT, LOCK);
+		seen->u.of.fence = 5;
+		seen->u.of.valid_until_ns = AT(1900);
+		acquire(2, LOCK, AT(160), AT(got_ms), 6, AT(got_ms + 1000));
+		release(2, LOCK, AT(got_ms + 10), AT(got_ms + 20), 6, LK_OK);
+		release(1, LOCK, AT(1500), AT(1510), 5, LK_OK);
+		note(nemesis, "%lld member-clock member0 at member=0/3 clock=900\n",
+		     (long long)AT(150));
+		judge();
+		if (late)
+			BAD(PROMISE_EXCLUSION);
+		else
+			GOOD();
+		ck_assert_int_eq(verdict.excused, !late);
+	}
+}
+
 /* A clock that is set forward ends leases, and the youth of its server, so much earlier. */
 TEST(judge_excuses_what_a_clock_set_forward_may_cause)
 {

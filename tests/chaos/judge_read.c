@@ -378,9 +378,11 @@ bool judge_is_stale(const struct judge *judge, const struct hold *hold, int64_t 
 
 	for (size_t i = 0; i < judge->fault_count && judge->faults[i].begin_ns <= at_ns; i++) {
 		const struct fault *fault = &judge->faults[i];
+		/* A hold of a quorum may go on: its client asks that server again. */
+		int64_t until_ns = fault->members ? at_ns : hold->sure_ns;
 		if (fault->end_ns >= hold->root_ns &&
 		    judge_disturbs(judge, fault, hold->got->name) &&
-		    hold->sure_ns <= judge_disturbed_until(judge, fault, lease_ns))
+		    until_ns <= judge_disturbed_until(judge, fault, lease_ns))
 			return true;
 	}
 	return false;
