@@ -87,6 +87,11 @@ static bool may_confirm(const struct model_world *world, struct model_link *link
 	return count >= bounds->replicas || room(world, DO_SHORT, bounds->shorts);
 }
 
+static bool may_delay(const struct model_world *world)
+{
+	return !world->bounds->any_order && may_fail(world, DO_LATE_ANSWER, world->bounds->delays);
+}
+
 static bool may_happen(const struct model_world *world, struct model_link *link,
                        enum model_verb verb)
 {
@@ -110,7 +115,15 @@ static bool may_happen(const struct model_world *world, struct model_link *link,
 	case DO_CUT:
 		return link->linked && may_fail(world, verb, bounds->cuts);
 	case DO_LINK:
-		return client->alive && !link->linked;
+		return client->alive && !link->linked && !link->server->down;
+	case DO_LATE_ANSWER:
+		return link->call_count && link->calls[0].executed && !link->is_answer_late &&
+		       may_delay(world);
+	case DO_LATE_MESSAGE:
+		return link->inbox_count && !link->is_message_late && may_delay(world);
+	case DO_SLOW:
+		return (link->call_count || link->inbox_count) && world->ticks < bounds->ticks &&
+		       may_fail(world, verb, bounds->slows);
 	case DO_LATE:
 		return link->late_count && room(world, verb, bounds->lates);
 	case DO_REFUSE:
@@ -173,11 +186,18 @@ static bool may_promote(const struct model_world *world, int replica)
 }
 
 /* The store's own faults. */
-static bool may_lose(const struct model_world *world, enum model_verb verb)
+static bool may_lose(const struct model_world *world, const struct model_server *server,
+                     enum model_verb verb)
 {
 	const struct model_bounds *bounds = world->bounds;
 
+	if (server->down)
+		return false;
 	switch (verb) {
+	case DO_DOWN:
+		return may_fail(world, verb, bounds->downs);
+	case DO_JUMP:
+		return may_fail(world, verb, bounds->jumps);
 	case DO_COPY_OTHER:
 		if (!bounds->second)
 			return false;
@@ -207,7 +227,31 @@ static enum agent agent_of(enum model_verb verb)
 	return verb == DO_TIME || verb >= DO_COPY ? OF_SERVER : OF_LINK;
 }
 
-static bool may(const struct model_world *world, struct model_link *link, enum model_verb verb)
+bool world_is_fault(enum model_verb verb)
+{
+	switch (verb) {
+	case DO_GIVE_UP:
+	case DO_ABANDON:
+	case DO_STALL:
+	case DO_SLOW:
+	case DO_CUT:
+	case DO_CRASH:
+	case DO_CRASH_UNSEEN:
+	case DO_LOSE:
+	case DO_REFUSE:
+	case DO_PUT_OFF:
+		return true;
+	default:
+		return verb >= DO_COPY;
+	}
+}
+
+bool world_is_of_server(enum model_verb verb)
+{
+	return agent_of(verb) != OF_CLIENT;
+}
+
+bool world_may(const struct model_world *world, struct model_link *link, enum model_verb verb)
 {
 	const struct model_client *client = link->client;
 	enum agent agent = agent_of(verb);
@@ -218,10 +262,10 @@ static bool may(const struct model_world *world, struct model_link *link, enum m
 	if (verb == DO_TIME)
 		return link->server == world->servers && may_pass(world);
 	if (agent == OF_SERVER)
-		return may_lose(world, verb);
+		return may_lose(world, link->server, verb);
 	if (verb == DO_LATE)
 		return may_happen(world, link, verb);
-	if (client->stalled)
+	if (client->stalled || (agent == OF_LINK && link->stalled))
 		return false;
 	if (agent == OF_LINK)
 		return may_happen(world, link, verb);
@@ -267,7 +311,7 @@ static bool is_alone(const struct model_world *world, int index)
 	struct model_link *link = &client->links[0];
 
 	/* A loss of memory ends what is in flight. */
-	if (world_may_lose(world))
+	if (world->bounds->servers || world_may_lose(world))
 		return false;
 	return client->alive && !client->stalled && !world_rests(world, client) &&
 	       world->bounds->kind != LK_KIND_LATCH && !link->session.channels.queue &&
@@ -275,9 +319,12 @@ static bool is_alone(const struct model_world *world, int index)
 	       (!world_valid(world, client) || keeps_hold(link)) && !waits_in_store(world, index);
 }
 
-static uint16_t encode(int verb, int client, int server)
+uint16_t world_action(const struct model_world *world, const struct model_link *link,
+                      enum model_verb verb)
 {
-	return (uint16_t)((verb * MODEL_CLIENTS + client) * MODEL_SERVERS + server);
+	int client = world_index(world, link->client), server = world_server(world, link->server);
+
+	return (uint16_t)(((int)verb * MODEL_CLIENTS + client) * MODEL_SERVERS + server);
 }
 
 enum model_verb world_verb_of(uint16_t action)
@@ -296,6 +343,9 @@ int world_actions(const struct model_world *world, bool reduced, uint16_t action
 {
 	int count = 0, first = 0, end = world->bounds->clients;
 
+	if (world->bounds->servers && !world->bounds->any_order &&
+	    (count = world_urgent(world, actions)))
+		return count;
 	for (int i = 0; reduced && i < world->bounds->clients; i++) {
 		if (is_alone(world, i)) {
 			first = i;
@@ -303,26 +353,83 @@ int world_actions(const struct model_world *world, bool reduced, uint16_t action
 			break;
 		}
 	}
-	for (int verb = 0; verb < MODEL_VERBS; verb++)
-		for (int i = first; i < end; i++)
-			for (int j = 0; j < world->server_count; j++)
-				if (may(world, &world->clients[i].links[j], (enum model_verb)verb))
-					actions[count++] = encode(verb, i, j);
+	for (int verb = 0; verb < MODEL_VERBS; verb++) {
+		for (int i = first; i < end; i++) {
+			for (int j = 0; j < world->server_count; j++) {
+				struct model_link *link = &world->clients[i].links[j];
+				if (world_may(world, link, (enum model_verb)verb))
+					actions[count++] =
+						world_action(world, link, (enum model_verb)verb);
+			}
+		}
+	}
 	return count;
 }
 
 static void pass_tick(struct model_world *world)
 {
 	world->ticks++;
-	for (int i = 0; i < world->bounds->clients; i++)
+	for (int i = 0; i < world->bounds->clients; i++) {
 		world->clients[i].stalled = false;
+		for (int j = 0; j < world->server_count; j++)
+			world->clients[i].links[j].stalled = false;
+	}
 	world_time(world, TICK_NS);
+}
+
+/* A fault of the network, a process or a server. */
+static void fail(struct model_world *world, struct model_link *link, enum model_verb verb)
+{
+	switch (verb) {
+	case DO_STALL:
+		world->stalls++;
+		link->client->stalled = true;
+		break;
+	case DO_SLOW:
+		link->stalled = true;
+		break;
+	case DO_LATE_ANSWER:
+		link->is_answer_late = true;
+		break;
+	case DO_LATE_MESSAGE:
+		link->is_message_late = true;
+		break;
+	case DO_CUT:
+		world_cut(world, link);
+		break;
+	case DO_LOSE:
+		world_lose(link);
+		break;
+	case DO_REFUSE:
+	case DO_PUT_OFF:
+		world_refuse(link, verb == DO_PUT_OFF);
+		break;
+	case DO_FLUSH:
+		world_flush(world, link->server);
+		break;
+	case DO_RESTART:
+	case DO_RESTORE:
+		world_restart(world, link->server, verb == DO_RESTORE);
+		break;
+	case DO_PROMOTE:
+	case DO_PROMOTE_OTHER:
+		world->used[DO_PROMOTE]++;
+		world->faults++;
+		world_promote(world, verb == DO_PROMOTE_OTHER);
+		break;
+	case DO_DOWN:
+		world_down(world, link->server);
+		break;
+	case DO_JUMP:
+		world_jump(world, link->server);
+		break;
+	default:
+		world_crash(world, link->client, verb == DO_CRASH_UNSEEN);
+	}
 }
 
 static void happen(struct model_world *world, struct model_link *link, enum model_verb verb)
 {
-	struct model_client *client = link->client;
-
 	switch (verb) {
 	case DO_EXECUTE:
 		world_execute(world, link, world_replicas(world));
@@ -343,11 +450,7 @@ static void happen(struct model_world *world, struct model_link *link, enum mode
 		world_hear(world, link);
 		break;
 	case DO_TIMER:
-		world_timer(world, client);
-		break;
-	case DO_STALL:
-		world->stalls++;
-		client->stalled = true;
+		world_timer(world, link->client);
 		break;
 	case DO_TIME:
 		pass_tick(world);
@@ -359,36 +462,13 @@ static void happen(struct model_world *world, struct model_link *link, enum mode
 		world->used[verb]++;
 		world_execute_late(world, link);
 		break;
-	case DO_CUT:
-		world_cut(world, link);
-		break;
-	case DO_LOSE:
-		world_lose(link);
-		break;
-	case DO_REFUSE:
-	case DO_PUT_OFF:
-		world_refuse(link, verb == DO_PUT_OFF);
-		break;
 	case DO_COPY:
 	case DO_COPY_OTHER:
 		world->used[DO_COPY]++;
 		world_copy(world, verb == DO_COPY ? 1 : 2);
 		break;
-	case DO_FLUSH:
-		world_flush(world, link->server);
-		break;
-	case DO_RESTART:
-	case DO_RESTORE:
-		world_restart(world, link->server, verb == DO_RESTORE);
-		break;
-	case DO_PROMOTE:
-	case DO_PROMOTE_OTHER:
-		world->used[DO_PROMOTE]++;
-		world->faults++;
-		world_promote(world, verb == DO_PROMOTE_OTHER);
-		break;
 	default:
-		world_crash(world, client, verb == DO_CRASH_UNSEEN);
+		fail(world, link, verb);
 	}
 }
 
@@ -401,7 +481,15 @@ static void count(struct model_world *world, struct model_client *client, enum m
 	case DO_REFUSE:
 	case DO_PUT_OFF:
 	case DO_FLUSH:
+	case DO_SLOW:
+	case DO_DOWN:
+	case DO_JUMP:
 		world->used[verb]++;
+		world->faults++;
+		break;
+	case DO_LATE_ANSWER:
+	case DO_LATE_MESSAGE:
+		world->used[DO_LATE_ANSWER]++;
 		world->faults++;
 		break;
 	case DO_RESTART:

@@ -61,7 +61,7 @@ void *arena_clear(size_t size)
 {
 	if (!arena)
 		make();
-	memset(arena, 0, arena->used);
+	memset(arena, 0, sizeof(*arena) + size);
 	arena->used = sizeof(*arena) + (size + GRAIN - 1) / GRAIN * GRAIN;
 	return arena + 1;
 }

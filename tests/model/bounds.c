@@ -158,7 +158,9 @@ bool model_bounds_set(struct model_bounds *bounds, const char *text)
 		FIELD(count),    FIELD(finals),     FIELD(flushes),  FIELD(restarts),
 		FIELD(copies),   FIELD(promotions), FIELD(behind),   FIELD(strangers),
 		FIELD(grace),    FIELD(replicas),   FIELD(shorts),   FIELD(second),
-		FIELD(better),
+		FIELD(better),   FIELD(servers),    FIELD(slows),    FIELD(downs),
+		FIELD(jumps),    FIELD(yields),     FIELD(delays),   FIELD(any_order),
+		FIELD(held),     FIELD(fixed),
 	};
 	const size_t known = sizeof(fields) / sizeof(*fields);
 
@@ -173,11 +175,12 @@ bool model_bounds_set(struct model_bounds *bounds, const char *text)
 		text += strcspn(text, ",");
 		text += *text == ',';
 	}
-	return bounds->clients && bounds->clients <= MODEL_CLIENTS;
+	return bounds->clients && bounds->clients <= MODEL_CLIENTS &&
+	       bounds->servers <= MODEL_SERVERS;
 }
 
 /* " 2 give-ups", if the bound is not 0. */
-static void add(char *text, size_t size, unsigned count, const char *what)
+void model_bounds_add(char *text, size_t size, unsigned count, const char *what)
 {
 	size_t len = strlen(text);
 
@@ -190,41 +193,44 @@ void model_bounds_tell(const struct model_bounds *bounds, char *text, size_t siz
 	snprintf(text, size,
 	         "%s: %u clients, %u steps each, %u calls each, %u ticks of half a lease",
 	         bounds->name, bounds->clients, bounds->steps, bounds->calls, bounds->ticks);
-	add(text, size, bounds->finals, "that never release");
+	if (bounds->servers)
+		model_quorum_bounds_tell(bounds, text, size);
+	model_bounds_add(text, size, bounds->finals, "that never release");
 	if (bounds->fixed && bounds->kind == LK_KIND_LOCK)
 		snprintf(text + strlen(text), size - strlen(text), ", fixed leases");
-	add(text, size, bounds->strangers, "that connect later");
-	add(text, size, bounds->stalls, "stalls");
+	model_bounds_add(text, size, bounds->strangers, "that connect later");
+	model_bounds_add(text, size, bounds->stalls, "stalls");
 	if (bounds->kind == LK_KIND_LATCH)
-		add(text, size, bounds->count, "to count down");
-	add(text, size, bounds->sets, "sets");
-	add(text, size, bounds->removes, "removals");
-	add(text, size, bounds->tries, "tries");
-	add(text, size, bounds->twos,
-	    bounds->kind == LK_KIND_LATCH ? "named steps" : "waits for two permits");
-	add(text, size, bounds->shrinks, "partial releases");
-	add(text, size, bounds->extends, "extensions");
-	add(text, size, bounds->give_ups, "give-ups");
-	add(text, size, bounds->abandons, "abandoned calls");
-	add(text, size, bounds->faults, "faults out of");
-	add(text, size, bounds->cuts, "cuts");
-	add(text, size, bounds->lates, "late requests");
-	add(text, size, bounds->crashes, "crashes");
-	add(text, size, bounds->losses, "lost messages");
-	add(text, size, bounds->refusals, "refusals");
-	add(text, size, bounds->put_offs, "refusals that pass");
-	add(text, size, bounds->flushes, "flushes");
-	add(text, size, bounds->restarts, "restarts");
-	add(text, size, bounds->promotions, "promotions");
-	add(text, size, bounds->copies, "copies");
-	add(text, size, bounds->grace, "ticks of grace");
-	add(text, size, bounds->replicas, "replicas to confirm");
+		model_bounds_add(text, size, bounds->count, "to count down");
+	model_bounds_add(text, size, bounds->sets, "sets");
+	model_bounds_add(text, size, bounds->removes, "removals");
+	model_bounds_add(text, size, bounds->tries, "tries");
+	model_bounds_add(text, size, bounds->twos,
+	                 bounds->kind == LK_KIND_LATCH ? "named steps" : "waits for two permits");
+	model_bounds_add(text, size, bounds->shrinks, "partial releases");
+	model_bounds_add(text, size, bounds->extends, "extensions");
+	model_bounds_add(text, size, bounds->give_ups, "give-ups");
+	model_bounds_add(text, size, bounds->abandons, "abandoned calls");
+	model_bounds_add(text, size, bounds->faults, "faults out of");
+	model_bounds_add(text, size, bounds->cuts, "cuts");
+	model_bounds_add(text, size, bounds->lates, "late requests");
+	model_bounds_add(text, size, bounds->crashes, "crashes");
+	model_bounds_add(text, size, bounds->losses, "lost messages");
+	model_bounds_add(text, size, bounds->refusals, "refusals");
+	model_bounds_add(text, size, bounds->put_offs, "refusals that pass");
+	model_bounds_add(text, size, bounds->flushes, "flushes");
+	model_bounds_add(text, size, bounds->restarts, "restarts");
+	model_bounds_add(text, size, bounds->promotions, "promotions");
+	model_bounds_add(text, size, bounds->copies, "copies");
+	model_bounds_add(text, size, bounds->grace, "ticks of grace");
+	model_bounds_add(text, size, bounds->replicas, "replicas to confirm");
 	if (bounds->replicas && !bounds->grace)
 		snprintf(text + strlen(text), size - strlen(text), " and no grace");
 	if (bounds->second)
 		snprintf(text + strlen(text), size - strlen(text),
 		         ", of two replicas %s is promoted",
 		         bounds->better ? "the better one" : "any");
-	add(text, size, bounds->shorts, "times too late");
-	add(text, size, bounds->behind, "ticks that a promoted server's clock is behind");
+	model_bounds_add(text, size, bounds->shorts, "times too late");
+	model_bounds_add(text, size, bounds->behind,
+	                 "ticks that a promoted server's clock is behind");
 }

@@ -242,6 +242,8 @@ static const char *wrong_of(const struct model_world *world, int index)
 	const struct model_client *client = &world->clients[index];
 	const char *wrong = NULL;
 
+	if (world->bounds->servers)
+		return client->alive ? core_wrong(client) : NULL;
 	if ((world->rule == RULES_AS_SHIPPED || world->has_lost) && world_valid(world, client) &&
 	    world_is_confirmed(world, client))
 		wrong = promise_broken(PROMISE_VALIDITY, validity_wrong(world, client));
@@ -264,9 +266,9 @@ static const char *used_wrong(const struct model_world *world)
 	               : promise_broken(PROMISE_PERMITS, promise_permits(used, MODEL_CAPACITY));
 }
 
-const char *world_wrong(const struct model_world *world)
+const char *world_wrong(struct model_world *world)
 {
-	const char *wrong = used_wrong(world);
+	const char *wrong = world->bounds->servers ? world_quorum_wrong(world) : used_wrong(world);
 
 	if (!wrong)
 		wrong = world->wrong;
@@ -287,8 +289,12 @@ const char *world_result_wrong(const struct model_world *world, const struct mod
 	                                .unsent = client->gave_up,
 	                                .refusal = client->refused && !client->gave_up};
 	bool owned = reply && reply->kind == LK__LEAVE && reply->owned;
+	bool release = client->verb == DO_RELEASE;
 
-	if (!client->gave_up && client->verb == DO_RELEASE) {
+	if (!client->gave_up && release && world->bounds->servers) {
+		causes.success = client->was_valid;
+		causes.loss = !client->was_valid || client->denied;
+	} else if (!client->gave_up && release) {
 		/* A leave that was sent twice finds nothing the second time. */
 		causes.success =
 			client->was_valid && reply &&
@@ -308,8 +314,11 @@ const char *world_result_wrong(const struct model_world *world, const struct mod
 
 static bool link_rests(const struct model_link *link)
 {
-	return link->linked && !link->call_count && !link->inbox_count &&
-	       !link->session.channels.queue;
+	if (link->stalled || link->server->down)
+		return true;
+	return link->linked && (!link->call_count || link->is_answer_late) &&
+	       !world_next_call((struct model_link *)(uintptr_t)link) &&
+	       (!link->inbox_count || link->is_message_late) && !link->session.channels.queue;
 }
 
 bool world_rests(const struct model_world *world, const struct model_client *client)
@@ -352,7 +361,7 @@ static bool move(struct model_world *world, struct model_client *client)
 	if (!client->alive)
 		return false;
 	for (int i = 0; i < world->server_count; i++) {
-		if (!client->links[i].linked) {
+		if (!client->links[i].linked && !client->links[i].server->down) {
 			world_link(world, &client->links[i]);
 			return true;
 		}
@@ -436,11 +445,17 @@ static const char *left_over(const struct model_world *world)
 	for (int i = 0; i < world->bounds->clients; i++) {
 		const struct model_client *client = &world->clients[i];
 		const char *wrong = NULL;
-		if (client->alive && !(wrong = promise_rest(&client->core)))
+		if (client->alive && world->bounds->servers)
+			wrong = world_quorum_rest(world, client);
+		else if (client->alive)
+			wrong = promise_rest(&client->core);
+		if (client->alive && !wrong)
 			wrong = promise_rest_queue(client->queue);
 		if (wrong)
 			return wrong;
 	}
+	if (world->bounds->servers)
+		return world_quorum_is_left(world) ? "a key is left" : NULL;
 	view = world_view(world->servers);
 	if (world->bounds->kind == LK_KIND_LATCH)
 		return view->there && !view->count ? "an open latch is left" : NULL;
@@ -451,13 +466,15 @@ static const char *left_over(const struct model_world *world)
 
 const char *world_finish(struct model_world *world, int64_t *longest)
 {
-	int64_t begun_ns = world->now_ns, abandoned_ns;
+	int64_t begun_ns = world->now_ns, abandoned_ns, served_ms = SERVED_MS;
 	const char *wrong;
 
+	if (world->bounds->servers)
+		served_ms = world_quorum_served_ms(world, served_ms);
 	world->free_run = true;
-	if ((wrong = pass(world, SERVED_MS, true)))
+	if ((wrong = pass(world, served_ms, true)))
 		return wrong;
-	if ((wrong = waits_too_long(world, begun_ns + SERVED_MS * MS)))
+	if ((wrong = waits_too_long(world, begun_ns + served_ms * MS)))
 		return wrong;
 	if (world->bounds->kind != LK_KIND_LATCH && (world->now_ns - begun_ns) / MS > *longest)
 		*longest = (world->now_ns - begun_ns) / MS;

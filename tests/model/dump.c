@@ -39,6 +39,9 @@ void form_put_wide(struct form *form, int64_t value)
 /* Its rank, once all are known. */
 void form_put_number(struct form *form, int class, uint64_t value)
 {
+	/* Of a quorum all are times of the servers, and are compared with each other. */
+	if (form->world->bounds->servers)
+		class = FENCES;
 	if (value) {
 		if (form->slot_count[class] == SLOTS_MAX)
 			abort();
@@ -71,7 +74,7 @@ int64_t form_least(int64_t a, int64_t b)
 }
 
 /* Ticks until then. */
-static void put_due(struct form *form, int64_t due_ns)
+void form_put_due(struct form *form, int64_t due_ns)
 {
 	int64_t left_ns = due_ns - form->world->now_ns;
 
@@ -82,7 +85,7 @@ static void put_due(struct form *form, int64_t due_ns)
 }
 
 /* Ticks since then, up to a limit from which on more make no difference. */
-static void put_age(struct form *form, int64_t at_ns, int64_t most_ms)
+void form_put_age(struct form *form, int64_t at_ns, int64_t most_ms)
 {
 	int64_t most = (most_ms + MODEL_TICK_MS - 1) / MODEL_TICK_MS;
 
@@ -90,7 +93,7 @@ static void put_age(struct form *form, int64_t at_ns, int64_t most_ms)
 }
 
 /* The same of a moment of the store's clock. */
-static void put_store_age(struct form *form, int64_t at_us)
+void form_put_store_age(struct form *form, int64_t at_us)
 {
 	int64_t age_ms = (lua_store_time(form->server->store) - at_us + 500) / 1000;
 
@@ -99,7 +102,7 @@ static void put_store_age(struct form *form, int64_t at_us)
 
 /* ---- A client ----------------------------------------------------------------------------- */
 
-static int where_of(const struct model_client *client, const struct lk__op *list)
+int form_where_of(const struct model_client *client, const struct lk__op *list)
 {
 	int at = 1;
 
@@ -133,7 +136,7 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 	form_put_nonce(form, index, ticket->nonce);
 	form_put(form, ticket->leave_refused | heard_late << 1 | ticket->may_be_known << 2 |
 	                       ticket->refusals << 3);
-	put_due(form, ticket->next_ns);
+	form_put_due(form, ticket->next_ns);
 	form_put_wide(form, ticket->queue->lease_ms / 10);
 	form_put(form, ticket->queue->permits);
 	form_put(form, holds && ticket->permits ? ticket->queue->hold->count : 0);
@@ -141,30 +144,30 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 	                       ? ticket->main.permits
 	                       : 0);
 	form_put(form, waits ? ticket->hands : 0);
-	form_put(form, where_of(client, ticket->queue->first));
-	form_put(form, where_of(client, ticket->leavers));
-	form_put(form, where_of(client, ticket->extenders));
+	form_put(form, form_where_of(client, ticket->queue->first));
+	form_put(form, form_where_of(client, ticket->leavers));
+	form_put(form, form_where_of(client, ticket->extenders));
 	if (waits) {
-		put_age(form, ticket->first_sent_ns,
-		        ticket->queue->final ? FAR_MS : ticket->queue->lease_ms);
+		form_put_age(form, ticket->first_sent_ns,
+		             ticket->queue->final ? FAR_MS : ticket->queue->lease_ms);
 		form_put_number(form, ARRIVALS, ticket->arrival);
 		if (ticket->queue->final && ticket->arrival)
-			put_store_age(form, (int64_t)ticket->arrival);
+			form_put_store_age(form, (int64_t)ticket->arrival);
 	} else {
 		form_put(form, ticket->first_sent_ns != 0);
 		form_put(form, form_least(ticket->leaves_sent, 2));
 	}
 	/* The length of an extension matters up to the time between two asks. */
 	if (ticket->main.state == LK__IN_FLIGHT || waits)
-		put_age(form, ticket->main.sent_ns, MODEL_EXTENSION_MS);
+		form_put_age(form, ticket->main.sent_ns, MODEL_EXTENSION_MS);
 	if (ticket->main.state == LK__IN_FLIGHT)
 		form_put_wide(form, ticket->main.lease_ms / 10);
 	form_put(form, ticket->main.state == LK__IN_FLIGHT ? ticket->main.kind : 0);
 	form_put(form, ticket->leave.state == LK__IN_FLIGHT ? ticket->leave.kind : 0);
 	if (holds)
-		put_due(form, ticket->valid_until_ns);
+		form_put_due(form, ticket->valid_until_ns);
 	if (ticket->leave_refused)
-		put_due(form, ticket->leave_until_ns);
+		form_put_due(form, ticket->leave_until_ns);
 	if (form->world->rule == RULE_FENCE_OF_MESSAGE)
 		holds = holds || ticket->state == LK__CLAIMING;
 	form_put_number(form, FENCES, holds || lk__ticket_is_used(ticket) ? ticket->fence : 0);
@@ -172,7 +175,7 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 	                holds || lk__ticket_is_leaving(ticket) ? ticket->last_fence : 0);
 }
 
-static void put_hold(struct form *form, const struct model_client *client)
+void form_put_hold(struct form *form, const struct model_client *client)
 {
 	const struct lk__hold *hold = world_hold(client);
 	int index = 1;
@@ -196,15 +199,15 @@ static void put_latch(struct form *form, const struct model_client *client)
 	form_put(form, latch->ask.state | latch->down.state << 2 | latch->using_channel << 4 |
 	                       latch->heard << 5 | (latch->confirmed >= latch->answered) << 6 |
 	                       (latch->confirmed >= latch->asks) << 7);
-	put_due(form, latch->ask_ns);
-	put_due(form, latch->step_ns);
+	form_put_due(form, latch->ask_ns);
+	form_put_due(form, latch->step_ns);
 	form_put_number(form, FENCES, latch->generation);
 	form_put(form, form->world->now_ns - latch->known_ns > 1000000000);
 	form_put(form, (latch->asks != latch->answered) | (latch->trouble.err != 0) << 1);
 	form_put(form, client->core.step_number);
 	form_put(form, latch->channel->state);
 	form_put(form, latch->channel->users << 1 | latch->channel->sent);
-	put_due(form, latch->channel->timer.due_ns);
+	form_put_due(form, latch->channel->timer.due_ns);
 	for (; waiter; waiter = waiter->next) {
 		form_put(form, 1 | waiter->only_try << 1 | waiter->late << 2 |
 		                       (waiter->joined >= latch->answered) << 3 |
@@ -223,7 +226,7 @@ static void put_latch(struct form *form, const struct model_client *client)
 }
 
 /* "1 <id> <since>": how long since then, up to the end of the grace. */
-void form_put_marker(struct form *form, const char *marker)
+static void put_marker(struct form *form, const char *marker)
 {
 	const char *since = strrchr(marker, ' ');
 	int64_t now_us = lua_store_time(form->server->store);
@@ -237,6 +240,14 @@ void form_put_marker(struct form *form, const char *marker)
 		form_put_wide(form, form_least(age_us, most_us) / 1000000);
 		form_put_number(form, FENCES, strtoull(since, NULL, 10));
 	}
+}
+
+void form_put_marker(struct form *form, const char *marker)
+{
+	if (form->world->bounds->servers)
+		form_put_member(form, marker);
+	else
+		put_marker(form, marker);
 }
 
 static void put_answer(struct form *form, const struct lk__answer *answer)
@@ -259,10 +270,12 @@ static void put_answer(struct form *form, const struct lk__answer *answer)
 		form_put_marker(form, answer->epoch.text);
 	form_put_wide(form, answer->grace_ms);
 	form_put(form, answer->remaining + answer->replicas);
-	form_put(form, answer->retryable | answer->by_script << 1);
+	form_put(form, answer->retryable | answer->by_script << 1 | answer->older << 2);
+	if (form->world->bounds->servers)
+		form_put_number(form, FENCES, answer->last);
 }
 
-static void put_call(struct form *form, int index, const struct model_call *call)
+void form_put_call(struct form *form, int index, const struct model_call *call)
 {
 	form_put(form, call->kind << 2 | call->executed << 1 | 1);
 	if (call->executed) {
@@ -279,20 +292,26 @@ static void put_call(struct form *form, int index, const struct model_call *call
 	form_put_number(form, ARRIVALS, call->arrival);
 	form_put_number(form, FENCES, call->fence);
 	form_put_number(form, FENCES, call->kind == LK__ASK ? 0 : call->last_fence);
+	if (form->world->bounds->servers) {
+		form_put(form, call->leg_epoch);
+		form_put_number(form, FENCES, call->proposal);
+	}
 }
 
-static void put_item(struct form *form, int index, const struct model_item *item)
+void form_put_item(struct form *form, int index, const struct model_item *item)
 {
 	const struct lk__message *message = &item->message;
 
 	form_put(form, item->kind << 4 | (int)message->kind);
 	if (item->kind == ITEM_MESSAGE)
 		form_put_nonce(form, index, message->nonce);
+	if (form->world->bounds->servers)
+		form_put(form, message->epoch);
 	if (item->kind <= ITEM_BROADCAST) {
 		form_put_number(form, FENCES, message->fence);
 		form_put_wide(form, message->life_ms / 10);
 		if (message->final)
-			put_store_age(form, message->store_us);
+			form_put_store_age(form, message->store_us);
 		/* Compared with the beginning of a memory. */
 		if (form->world->has_lost || world_may_lose(form->world))
 			form_put_number(form, FENCES, (uint64_t)message->store_us);
@@ -307,7 +326,7 @@ static void put_core(struct form *form, const struct model_client *client, int i
 	     ticket = ticket->next)
 		put_ticket(form, client, index, ticket);
 	form_put(form, 254);
-	put_hold(form, client);
+	form_put_hold(form, client);
 	if (form->world->bounds->kind == LK_KIND_LATCH)
 		put_latch(form, client);
 }
@@ -351,11 +370,11 @@ static void put_client(struct form *form, const struct model_client *client, boo
 	form_put(form, link->call_count << 4 | link->late_count);
 	form_put(form, link->inbox_count);
 	for (int i = 0; i < link->call_count; i++)
-		put_call(form, index, &link->calls[i]);
+		form_put_call(form, index, &link->calls[i]);
 	for (int i = 0; i < link->late_count; i++)
-		put_call(form, index, &link->late[i]);
+		form_put_call(form, index, &link->late[i]);
 	for (int i = 0; i < link->inbox_count; i++)
-		put_item(form, index, &link->inbox[i]);
+		form_put_item(form, index, &link->inbox[i]);
 }
 
 /* ---- All of it ---------------------------------------------------------------------------- */
@@ -367,23 +386,33 @@ static int by_value(const void *one, const void *other)
 	return a < b ? -1 : a > b;
 }
 
-/* Replace each number by its rank. */
+/* Replace each number by its rank.  Of a quorum, clients also compute with them (the next fence):
+ * there a small difference stays as it is. */
 static void rank(struct form *form, int class)
 {
 	uint64_t values[SLOTS_MAX];
+	uint8_t ranks[SLOTS_MAX];
 	size_t count = form->slot_count[class], distinct = 0;
 
 	for (size_t i = 0; i < count; i++)
 		values[i] = form->slots[class][i].value;
 	qsort(values, count, sizeof(*values), by_value);
-	for (size_t i = 0; i < count; i++)
-		if (!distinct || values[i] != values[distinct - 1])
-			values[distinct++] = values[i];
+	for (size_t i = 0; i < count; i++) {
+		uint64_t gap = i ? values[i] - values[distinct - 1] : 1;
+		if (!gap)
+			continue;
+		if (!form->world->bounds->servers)
+			gap = 1;
+		else if (gap > GAP_MAX)
+			gap = GAP_MAX;
+		ranks[distinct] = (uint8_t)(gap + (distinct ? ranks[distinct - 1] : 0));
+		values[distinct++] = values[i];
+	}
 	for (size_t i = 0; i < count; i++) {
 		size_t at = 0;
 		while (values[at] != form->slots[class][i].value)
 			at++;
-		form->bytes[form->slots[class][i].at] = (uint8_t)(at + 1);
+		form->bytes[form->slots[class][i].at] = ranks[at];
 	}
 }
 
@@ -403,7 +432,14 @@ static uint64_t hash_of(const uint8_t *bytes, size_t len)
 	return sum ^ (sum >> 31);
 }
 
-static void begin(struct form *form, const struct model_world *world)
+uint64_t form_hash(struct form *form)
+{
+	rank(form, FENCES);
+	rank(form, ARRIVALS);
+	return hash_of(form->bytes, form->len);
+}
+
+void form_begin(struct form *form, const struct model_world *world)
 {
 	form->world = world;
 	form->server = world->servers;
@@ -438,11 +474,9 @@ static void sort_clients(struct form *form, const struct model_world *world, boo
 	memset(looks, 0, sizeof(looks));
 
 	for (int i = 0; i < count; i++) {
-		begin(form, world);
+		form_begin(form, world);
 		put_client(form, &world->clients[i], with_bounds);
-		rank(form, FENCES);
-		rank(form, ARRIVALS);
-		looks[i].hash = hash_of(form->bytes, form->len);
+		looks[i].hash = form_hash(form);
 		for (int class = 0; class < 2; class ++)
 			for (size_t j = 0; j < form->slot_count[class] && j < LOOKS; j++)
 				looks[i].numbers[class][j] = form->slots[class][j].value;
@@ -455,7 +489,7 @@ static void sort_clients(struct form *form, const struct model_world *world, boo
 }
 
 /* The rest of the bounds. */
-static void put_bounds(struct form *form)
+void form_put_bounds(struct form *form)
 {
 	const struct model_world *world = form->world;
 
@@ -478,7 +512,7 @@ static void put_uses(struct form *form)
 	form_put(form, world->use_count);
 	for (int i = 0; i < world->use_count; i++) {
 		form_put_number(form, FENCES, world->uses[i].fence);
-		put_store_age(form, (int64_t)world->uses[i].fence);
+		form_put_store_age(form, (int64_t)world->uses[i].fence);
 		form_put(form, world->uses[i].permits);
 	}
 }
@@ -523,10 +557,15 @@ uint64_t world_hash(struct model_world *world, bool with_bounds)
 	static struct form form;
 	enum arena_mode mode = arena_use(ARENA_OFF);
 
+	if (world->bounds->servers) {
+		form_put_quorum(&form, world, with_bounds);
+		arena_use(mode);
+		return form_hash(&form);
+	}
 	sort_clients(&form, world, with_bounds);
-	begin(&form, world);
+	form_begin(&form, world);
 	if (with_bounds) {
-		put_bounds(&form);
+		form_put_bounds(&form);
 		put_copies(&form);
 	}
 	form_put_number(&form, FENCES, world->seen);
@@ -538,8 +577,6 @@ uint64_t world_hash(struct model_world *world, bool with_bounds)
 			if (form.place[i] == place)
 				put_client(&form, &world->clients[i], with_bounds);
 	form_put_keys(&form);
-	rank(&form, FENCES);
-	rank(&form, ARRIVALS);
 	arena_use(mode);
-	return hash_of(form.bytes, form.len);
+	return form_hash(&form);
 }

@@ -136,6 +136,11 @@ static void put_members(struct form *form, struct reader *reader, uint32_t count
 	}
 }
 
+static bool is_marker(const char *name, uint32_t len)
+{
+	return len == strlen(MODEL_MARKER) && !memcmp(name, MODEL_MARKER, len);
+}
+
 void form_put_keys(struct form *form)
 {
 	const struct lua_store *store = form->server->store;
@@ -155,6 +160,10 @@ void form_put_keys(struct form *form)
 		take(&reader, &type, sizeof(type));
 		take(&reader, &expires_ms, sizeof(expires_ms));
 		name = take_text(&reader, &len);
+		if (form->world->bounds->servers && is_marker(name, len)) {
+			take_text(&reader, &len);
+			continue; /* see form_put_member() */
+		}
 		form_put(form, name[len - 1]);
 		form_put(form, type);
 		form_put_wide(form, expires_ms < 0

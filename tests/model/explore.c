@@ -47,7 +47,7 @@ struct explorer {
 	uint32_t wrong_at;
 };
 
-static double seconds(void)
+double explore_seconds(void)
 {
 	struct timespec now;
 
@@ -221,6 +221,8 @@ static void step(struct explorer *explorer, uint32_t node, uint16_t action)
 	explorer->result->transitions++;
 	wrong = world_wrong(explorer->world);
 	explorer->world->wrong = NULL;
+	explorer->result->excused += explorer->world->excused;
+	explorer->world->excused = false;
 	if (!add(seen, world_hash(explorer->world, true), node, action) && !wrong)
 		return;
 	if (wrong) {
@@ -269,7 +271,7 @@ static void report(struct explorer *explorer, double now)
 static bool is_over(struct explorer *explorer)
 {
 	const struct explore_plan *plan = explorer->plan;
-	double now = seconds();
+	double now = explore_seconds();
 
 	if (plan->report_s && now - explorer->reported >= (double)plan->report_s)
 		report(explorer, now);
@@ -286,7 +288,7 @@ static void begin(struct explorer *explorer)
 	explorer->base = outside_realloc(NULL, explorer->base_words * 8);
 	memcpy(explorer->base, arena_base(), explorer->base_words * 8);
 	explorer->last = &explorer->first;
-	explorer->begun = explorer->reported = seconds();
+	explorer->begun = explorer->reported = explore_seconds();
 }
 
 static void keep_path(struct explorer *explorer)
@@ -320,7 +322,7 @@ void explore(const struct explore_plan *plan, struct explore_result *result)
 		}
 	}
 	result->states = explorer.seen.count;
-	result->seconds = seconds() - explorer.begun;
+	result->seconds = explore_seconds() - explorer.begun;
 	if (result->wrong)
 		keep_path(&explorer);
 	while ((image = pop(&explorer)))

@@ -16,6 +16,7 @@ struct explore_plan {
 	bool deep;            /* depth first, to save memory; otherwise a trace is a shortest one */
 	uint64_t states_most; /* 0 = all */
 	int64_t seconds_most; /* 0 = any */
+	uint64_t walks, seed; /* walks: so many from that seed on, one seed each */
 	int64_t report_s;     /* a line of progress that often, 0 = never */
 };
 
@@ -24,6 +25,9 @@ struct explore_result {
 		ends;             /* ends: states from which all calls were run to their end */
 	uint64_t depth, frontier; /* the largest */
 	int64_t longest_ms;       /* the longest wait at an end */
+	uint64_t seed;            /* of the last walk */
+	uint64_t
+		excused; /* states in which a clock that was set forward made two tickets decided */
 	double seconds;
 	bool cut;          /* a limit was reached: there are more */
 	const char *wrong; /* NULL = no failure */
@@ -33,6 +37,9 @@ struct explore_result {
 };
 
 void explore(const struct explore_plan *plan, struct explore_result *result);
+/* Only walks; transitions are their actions, and ends are walks. */
+void explore_walk(const struct explore_plan *plan, struct explore_result *result);
+double explore_seconds(void);
 void explore_fini(struct explore_result *result);
 /* Print the actions that lead to the failure, a line each, and their results. */
 void explore_tell(const struct explore_plan *plan, const struct explore_result *result);

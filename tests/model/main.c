@@ -33,6 +33,20 @@
  *             promotion must find each valid hold there
  *   too late  fewer of them confirm in time
  *
+ * With several servers they are a quorum, and each is like the store above.  Requests reach them in
+ * any order.  A reply, a message or a timer comes at once, before the next request runs, unless it
+ * is late:
+ *
+ *   late reply, message   it comes at any later time, and what is behind it as well
+ *   slow      a link carries nothing until the next tick
+ *   down      a server is lost for good
+ *   clock     a server's clock is set forward by a lease.  Then two tickets may be decided at once;
+ *             such states are counted, if one of the two needs a leg that was granted before
+ *
+ * Where that is too much to explore, it walks: 3 clients, 3 or 5 servers, several faults, replies
+ * and messages in any order, and each action is drawn.  Each walk has a seed, and SEED=n walks it
+ * again. WALKS=n sets how many there are for each of the bounds.
+ *
  * Clients may connect for the first time before such a loss, or after it.  The grace is as long as
  * the longest lease in the bounds, unless they have another one.
  *
@@ -40,7 +54,7 @@
  * EVERY=1; for a latch all of them.  WITH=ticks=2,cuts=0 changes bounds.
  *
  * It prints a run's name, its bounds in these words, and its result.  Not in the bounds: two
- * threads of a client, other clocks that differ, two servers at once, a break, an eviction.
+ * threads of a client, clocks that drift, a break, an eviction.
  *
  * In every state it checks the promises in its column of tests/promises/promises.c.  From every
  * state in which no request is pending, and from every last one, all calls run to their end without
@@ -53,17 +67,20 @@
 #include <string.h>
 
 #define REPORT_S 60
+#define WALKS_FEW 300
+#define WALKS_MANY 100000
 #define STATES_MOST 200000000 /* of a run: 10 GB, including both tables while one grows */
 
 struct options {
 	bool big, night, every_order;
 	const char *kind, *plant, *with;
-	int64_t seconds, states;
+	int64_t seconds, states, walks, seed;
 };
 
 struct sum {
 	uint64_t states, transitions, ends;
 	double seconds;
+	uint64_t walks;
 	int runs, cut, wrong;
 };
 
@@ -99,7 +116,7 @@ static bool is_among(const char *kinds, const char *kind)
 
 static bool known_kinds(const char *kinds)
 {
-	static const char *const all[] = {"lock", "semaphore", "rate", "latch"};
+	static const char *const all[] = {"lock", "semaphore", "rate", "latch", "quorum"};
 	size_t commas = 0, known = 0;
 
 	for (const char *at = kinds; *at; at++)
@@ -128,6 +145,11 @@ static bool parse(struct options *options, int argc, char **argv)
 			options->plant = value;
 		else if (len == 7 && !memcmp(argv[i], "SECONDS", len) &&
 		         number(value, &options->seconds))
+			continue;
+		else if (len == 5 && !memcmp(argv[i], "WALKS", len) &&
+		         number(value, &options->walks))
+			continue;
+		else if (len == 4 && !memcmp(argv[i], "SEED", len) && number(value, &options->seed))
 			continue;
 		else if (len == 6 && !memcmp(argv[i], "STATES", len) &&
 		         number(value, &options->states))
@@ -184,6 +206,9 @@ static void run(const struct options *options, const struct model_bounds *bounds
 	         (unsigned long long)result.transitions, (unsigned long long)result.depth,
 	         (unsigned long long)result.frontier, (unsigned long long)result.ends,
 	         (double)result.longest_ms / 1000, result.seconds);
+	if (bounds->jumps)
+		snprintf(line + strlen(line), sizeof(line) - strlen(line), ", %llu excused states",
+		         (unsigned long long)result.excused);
 	note(line);
 	if (result.wrong) {
 		explore_tell(&plan, &result);
@@ -200,12 +225,58 @@ static void run(const struct options *options, const struct model_bounds *bounds
 	explore_fini(&result);
 }
 
-static void run_each(const struct options *options, const struct model_bounds *bounds,
+typedef void run_fn(const struct options *options, const struct model_bounds *bounds,
+                    struct sum *sum);
+
+/* As run(), but walks. */
+static void walk(const struct options *options, const struct model_bounds *bounds, struct sum *sum)
+{
+	struct model_bounds own = *bounds;
+	struct explore_plan plan = {
+		.bounds = &own,
+		.walks = options->seed                    ? 1
+	                 : options->walks                 ? (uint64_t)options->walks
+	                 : options->big || options->night ? WALKS_MANY
+	                                                  : WALKS_FEW,
+		.seed = options->seed ? (uint64_t)options->seed
+	                              : (uint64_t)(explore_seconds() * 1e6),
+		.seconds_most = options->seconds,
+	};
+	struct explore_result result;
+	char text[400], line[800];
+
+	if (options->with && !model_bounds_set(&own, options->with)) {
+		fprintf(stderr, "model: %s: no such bounds\n", options->with);
+		exit(2);
+	}
+	model_bounds_tell(&own, text, sizeof(text));
+	explore_walk(&plan, &result);
+	snprintf(line, sizeof(line),
+	         "%s:\n  %llu walks%s from seed %llu on, %llu actions, at most %llu, %llu excused "
+	         "states, longest wait %.1f s, %.1f s",
+	         text, (unsigned long long)result.ends, result.cut ? ", not all" : "",
+	         (unsigned long long)plan.seed, (unsigned long long)result.transitions,
+	         (unsigned long long)result.depth, (unsigned long long)result.excused,
+	         (double)result.longest_ms / 1000, result.seconds);
+	note(line);
+	if (result.wrong) {
+		explore_tell(&plan, &result);
+		printf("  commit %s; again: make model KIND=%s SEED=%llu\n", commit(), bounds->name,
+		       (unsigned long long)result.seed);
+	}
+	sum->walks += result.ends;
+	sum->seconds += result.seconds;
+	sum->cut += result.cut;
+	sum->wrong += result.wrong != NULL;
+	explore_fini(&result);
+}
+
+static void run_each(const struct options *options, run_fn *runs, const struct model_bounds *bounds,
                      struct sum *sum)
 {
 	for (; bounds->name; bounds++)
 		if (!options->kind || is_among(options->kind, bounds->name))
-			run(options, bounds, sum);
+			runs(options, bounds, sum);
 }
 
 static int run_all(const struct options *options)
@@ -213,47 +284,67 @@ static int run_all(const struct options *options)
 	struct sum sum = {0};
 	char line[300];
 
-	run_each(options, options->big ? model_big : model_small, &sum);
+	if (!options->seed) {
+		run_each(options, run, options->big ? model_big : model_small, &sum);
+		run_each(options, run, model_quorum_small, &sum);
+	}
 	if (options->night)
-		run_each(options, model_night, &sum);
+		run_each(options, run, model_night, &sum);
+	if (options->night || (options->big && !options->seed))
+		run_each(options, run, model_quorum_night, &sum);
+	run_each(options, walk, model_quorum_walks, &sum);
 	snprintf(line, sizeof(line),
-	         "model: %llu states, %llu transitions, %llu ends in %d runs, %s, %.0f s, commit "
-	         "%s: %s",
+	         "model: %llu states, %llu transitions, %llu ends in %d runs, %s, %llu walks, %.0f "
+	         "s, "
+	         "commit %s: %s",
 	         (unsigned long long)sum.states, (unsigned long long)sum.transitions,
 	         (unsigned long long)sum.ends, sum.runs,
-	         sum.cut ? "not all of them within the limits" : "all of them", sum.seconds,
-	         commit(), sum.wrong ? "SOMETHING IS WRONG" : "nothing is wrong");
+	         sum.cut ? "not all of them within the limits" : "all of them",
+	         (unsigned long long)sum.walks, sum.seconds, commit(),
+	         sum.wrong ? "SOMETHING IS WRONG" : "nothing is wrong");
 	note(line);
-	return sum.wrong || !sum.runs;
+	return sum.wrong || (!sum.runs && !sum.walks);
 }
 
 /* ---- Failures that must be found
  * ------------------------------------------------------------------- */
 
-static int run_plants(const struct options *options)
+static void run_some(const struct options *options, const struct model_plant *plant, int *runs,
+                     int *found)
 {
 	bool all = !strcmp(options->plant, "all");
-	int runs = 0, found = 0;
 
-	for (const struct model_plant *plant = model_plants; plant->name; plant++) {
+	for (; plant->name; plant++) {
 		struct explore_plan plan;
 		struct explore_result result;
 		if (!all && strcmp(options->plant, plant->name) != 0)
 			continue;
-		runs++;
+		++*runs;
 		model_plant_explore(plant, &plan, &result);
-		printf("%s (%s): %s; %llu states, %.1f s\n", plant->name, plant->what,
+		printf("%s (%s): %s; %llu %s, %.1f s\n", plant->name, plant->what,
 		       result.wrong ? result.wrong : "NOTHING WAS FOUND",
-		       (unsigned long long)result.states, result.seconds);
+		       (unsigned long long)(plant->walks ? result.ends : result.states),
+		       plant->walks ? "walks" : "states", result.seconds);
+		fflush(stdout);
 		if (result.wrong && !all)
 			explore_tell(&plan, &result);
-		found += result.wrong != NULL;
+		*found += result.wrong != NULL;
 		explore_fini(&result);
 	}
+}
+
+static int run_plants(const struct options *options)
+{
+	static const struct model_plant *const all[] = {model_plants, model_quorum_plants};
+	int runs = 0, found = 0;
+
+	for (int i = 0; i < 2; i++)
+		run_some(options, all[i], &runs, &found);
 	if (!runs) {
 		fprintf(stderr, "model: PLANT=%s is none of these:", options->plant);
-		for (const struct model_plant *plant = model_plants; plant->name; plant++)
-			fprintf(stderr, " %s", plant->name);
+		for (int i = 0; i < 2; i++)
+			for (const struct model_plant *plant = all[i]; plant->name; plant++)
+				fprintf(stderr, " %s", plant->name);
 		fprintf(stderr, "\n");
 		return 2;
 	}
@@ -267,8 +358,10 @@ int main(int argc, char **argv)
 
 	if (!parse(&options, argc, argv)) {
 		fprintf(stderr,
-		        "usage: model [BIG=1] [NIGHTLY=1] [KIND=lock|semaphore|rate|latch,...] "
-		        "[SECONDS=n] [STATES=n] [EVERY=1] [WITH=bound=n,...] | PLANT=name|all\n");
+		        "usage: model [BIG=1] [NIGHTLY=1] "
+		        "[KIND=lock|semaphore|rate|latch|quorum,...] "
+		        "[SECONDS=n] [STATES=n] [WALKS=n] [SEED=n] [EVERY=1] [WITH=bound=n,...] | "
+		        "PLANT=name|all\n");
 		return 2;
 	}
 	return options.plant ? run_plants(&options) : run_all(&options);

@@ -3,6 +3,7 @@
  * place.  Clients then take back what they hold, and nothing else is granted for a grace. */
 #include "world.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,6 +94,11 @@ void world_restart(struct model_world *world, struct model_server *server, bool 
 	else
 		empty(server);
 	lua_store_restart(server->store);
+	if (world->bounds->servers)
+		lua_store_process(server->store)->flushed = false;
+	for (int i = 0; i < world->bounds->clients; i++)
+		world->clients[i].links[world_server(world, server)].returns =
+			world->bounds->servers > 0;
 	world->is_older |= from_copy;
 	lost(world);
 }
@@ -121,6 +127,47 @@ void world_promote(struct model_world *world, int replica)
 	if (world->bounds->second && world_may_lose(world))
 		world_copy(world, world_replicas(world));
 	lost(world);
+}
+
+/* ---- The set of a quorum ------------------------------------------------------------------ */
+
+/* As `latchkey quorum init`. */
+void world_mark_servers(struct model_world *world)
+{
+	const struct lk__epoch none = {0};
+	struct lk__space space;
+	char set[LK__SET_TEXT];
+	const struct lk__request request = {
+		.kind = LK__EPOCH, .quorum = true, .epoch = &none, .set = set, .set_is_new = true};
+
+	lk__space_init(&space, "lk", 0, "zclient_AAAAAAAAAAAAAA");
+	space.quorum = true;
+	for (int i = 0; i < world->server_count; i++) {
+		struct lk__buf bytes = {0}, reply = {0};
+		snprintf(set, sizeof(set), "theset_AAAA %d/%d %lld", i + 1, world->server_count,
+		         (long long)world_grace_ms(world->bounds));
+		if (!lk__codec_request(&bytes, &space, &request))
+			abort();
+		lua_store_run(world->servers[i].store, bytes.data, bytes.len, &reply);
+		lk__buf_fini(&bytes);
+		lk__buf_fini(&reply);
+	}
+}
+
+void world_down(struct model_world *world, struct model_server *server)
+{
+	server->down = true;
+	world_drop(world, server);
+}
+
+void world_jump(struct model_world *world, struct model_server *server)
+{
+	/* Also grants that their clients do not know yet. */
+	for (int i = 0; i < world->bounds->clients; i++)
+		world->clients[i].links[world_server(world, server)].doubted_until_ns =
+			world->now_ns + world_grace_ms(world->bounds) * 1000000;
+	server->ahead_us += INT64_C(1000) * MODEL_LEASE_MS;
+	world_set_time(world, world->now_ns);
 }
 
 /* ---- Promises ----------------------------------------------------------------------------- */

@@ -391,13 +391,18 @@ const struct model_plant model_plants[] = {
 	{.name = NULL},
 };
 
-const struct model_plant *model_plant(const char *name)
+static const struct model_plant *find(const struct model_plant *plant, const char *name)
 {
-	const struct model_plant *plant = model_plants;
-
 	while (plant->name && strcmp(plant->name, name) != 0)
 		plant++;
 	return plant->name ? plant : NULL;
+}
+
+const struct model_plant *model_plant(const char *name)
+{
+	const struct model_plant *plant = find(model_plants, name);
+
+	return plant ? plant : find(model_quorum_plants, name);
 }
 
 void model_plant_explore(const struct model_plant *plant, struct explore_plan *plan,
@@ -409,6 +414,11 @@ void model_plant_explore(const struct model_plant *plant, struct explore_plan *p
 		.script = plant->script,
 		.old = plant->old,
 		.new = plant->new,
+		.walks = plant->walks,
+		.seed = 1,
 	};
-	explore(plan, result);
+	if (plant->walks)
+		explore_walk(plan, result);
+	else
+		explore(plan, result);
 }

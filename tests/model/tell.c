@@ -11,6 +11,7 @@ static const char *const kinds[] = {
 	[LK__ASK] = "ask",
 	[LK__LEAVE] = "leave",
 	[LK__HAND] = "hand",
+	[LK__YIELD] = "yield",
 	[LK__RENEW] = "renew",
 	[LK__SHRINK] = "shrink",
 	[LK__LOOK] = "look",
@@ -21,19 +22,13 @@ static const char *const kinds[] = {
 };
 
 static const char *const answers[] = {
-	[LK__GRANTED] = "granted",
-	[LK__QUEUED] = "queued",
-	[LK__BUSY] = "busy",
-	[LK__KEPT] = "held",
-	[LK__GONE] = "gone",
-	[LK__LEFT] = "left",
-	[LK__SHOWN] = "shown",
-	[LK__STEPPED] = "stepped",
-	[LK__OTHER] = "other",
-	[LK__FAILED] = "failed",
-	[LK__STALE] = "epoch",
-	[LK__MEMORY] = "the marker",
-	[LK__CONFIRMED] = "how many replicas",
+	[LK__GRANTED] = "granted",   [LK__QUEUED] = "queued",
+	[LK__BUSY] = "busy",         [LK__KEPT] = "held",
+	[LK__GONE] = "gone",         [LK__LEFT] = "left",
+	[LK__YOUNG] = "young",       [LK__SHOWN] = "shown",
+	[LK__STEPPED] = "stepped",   [LK__OTHER] = "other",
+	[LK__FAILED] = "failed",     [LK__STALE] = "epoch",
+	[LK__MEMORY] = "the marker", [LK__CONFIRMED] = "how many replicas",
 };
 
 static const char *const messages[] = {
@@ -71,6 +66,11 @@ static const char *const verbs[MODEL_VERBS] = {
 	[DO_HEAR] = "hears:",
 	[DO_TIMER] = "sees its timer",
 	[DO_STALL] = "stands still",
+	[DO_SLOW] = "has a slow link",
+	[DO_LATE_ANSWER] = "gets late the answer:",
+	[DO_LATE_MESSAGE] = "gets late:",
+	[DO_DOWN] = "- the server goes down",
+	[DO_JUMP] = "- the server's clock is set forward",
 	[DO_TIME] = "time goes by",
 	[DO_CUT] = "loses its connections",
 	[DO_LINK] = "is connected again",
@@ -102,15 +102,19 @@ void world_tell(const struct model_world *world, uint16_t action, char *text, si
 		what = kinds[world_next_call(link)->kind];
 	else if (verb == DO_LATE)
 		what = kinds[link->late[0].kind];
-	else if (verb == DO_ANSWER)
+	else if (verb == DO_ANSWER || verb == DO_LATE_ANSWER)
 		what = answers[link->calls[0].answer.kind];
-	else if (verb == DO_HEAR || verb == DO_LOSE)
+	else if (verb == DO_HEAR || verb == DO_LOSE || verb == DO_LATE_MESSAGE)
 		what = item_name(&link->inbox[0]);
-	if (verb == DO_TIME)
+	if (verb == DO_TIME) {
 		snprintf(text, size, "- %d s go by", MODEL_TICK_MS / 1000);
-	else
-		snprintf(text, size, "%c %s%s%s", 'A' + world_index(world, link->client),
-		         verbs[verb], *what ? " " : "", what);
+		return;
+	}
+	snprintf(text, size, "%c %s%s%s", 'A' + world_index(world, link->client), verbs[verb],
+	         *what ? " " : "", what);
+	if (world->bounds->servers && world_is_of_server(verb))
+		snprintf(text + strlen(text), size - strlen(text), " (server %d)",
+		         1 + world_server(world, link->server));
 }
 
 /* ---- A state ------------------------------------------------------------------------------ */

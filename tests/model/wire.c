@@ -155,7 +155,10 @@ static void run(struct model_world *world, struct model_link *link, struct model
 		call->owned = call->answer.mine; /* it knows about expired leases */
 	else if (call->kind == LK__LEAVE && call->owned && !call->answer.mine)
 		world_keep(world, PROMISE_RESULT, "a leave denies its client's hold");
-	world_check_run(world, link->server, before, call);
+	if (world->bounds->servers)
+		world_check_member(world, link->server, before, call);
+	else
+		world_check_run(world, link->server, before, call);
 	if (call->kind == LK__RECLAIM)
 		world_check_reclaim(world, link->client, call);
 }
@@ -273,6 +276,8 @@ static void break_rule(const struct model_world *world, struct model_call *call,
 	    call->request->session->granted.first->kind == LK__RENEW &&
 	    !call->request->session->granted.first->claim)
 		call->answer.replicas = 1;
+	if (world->rule == RULE_NEVER_YIELDS)
+		call->answer.older = false;
 	if (world->rule == RULE_ONE_IS_ENOUGH && call->kind == LK__CONFIRM && call->answer.replicas)
 		call->answer.replicas = call->request->session->replicas;
 }
@@ -288,9 +293,12 @@ void world_answer(struct model_world *world, struct model_link *link)
 	bool forgets;
 
 	remove_call(link->calls, &link->call_count);
+	link->is_answer_late = false;
 	break_rule(world, &call, valid_until_ns);
 	forgets = world->rule == RULE_LEAVE_FORGOTTEN && call.kind == LK__LEAVE &&
 	          call.answer.kind == LK__FAILED && !call.answer.retryable;
+	client->denied |=
+		call.kind == LK__LEAVE && call.answer.kind == LK__LEFT && !call.answer.mine;
 	lk__core_answer(&client->core, world->now_ns, call.request, &call.answer);
 	if (forgets)
 		lk__ticket_end(&client->core, call.request->ticket);
@@ -308,6 +316,7 @@ void world_answer(struct model_world *world, struct model_link *link)
 static void drop_item(struct model_link *link)
 {
 	link->inbox_count--;
+	link->is_message_late = false;
 	memmove(&link->inbox[0], &link->inbox[1], sizeof(link->inbox[0]) * link->inbox_count);
 	memset(&link->inbox[link->inbox_count], 0, sizeof(link->inbox[0]));
 }
@@ -323,6 +332,9 @@ void world_hear(struct model_world *world, struct model_link *link)
 	drop_item(link);
 	switch (item.kind) {
 	case ITEM_MESSAGE:
+		if (world->rule == RULE_NEVER_YIELDS && item.message.kind == LK__WANTED)
+			break;
+		item.message.from = &link->session;
 		ticket = lk__ticket_find(&client->core, item.message.nonce);
 		if (world->rule == RULE_CLAIM_SKIPPED && item.message.kind == LK__GRANT && ticket) {
 			item.message.claim = false;
@@ -381,6 +393,7 @@ static void close_connections(struct model_world *world, struct model_link *link
 	memset(link->calls, 0, sizeof(link->calls));
 	memset(link->inbox, 0, sizeof(link->inbox));
 	link->call_count = link->inbox_count = 0;
+	link->is_answer_late = link->is_message_late = false;
 }
 
 static void break_links(struct model_world *world, struct model_link *link, uint8_t lates)
@@ -420,6 +433,7 @@ void world_link(struct model_world *world, struct model_link *link)
 	struct model_client *client = link->client;
 
 	link->linked = link->heard = true;
+	link->returns = false;
 	link_up(link->server->store, world_space(world, client), &client->core, &link->session,
 	        world->now_ns);
 	world_view_forget();
@@ -454,19 +468,14 @@ void world_crash(struct model_world *world, struct model_client *client, bool un
 		link->heard = unseen && link->heard;
 		link->listens = unseen && link->listens;
 	}
-	if (waiter) {
-		free(waiter->spare_ticket);
-		free(waiter->spare_hold);
-		free(waiter->spare_queue);
-		free(waiter->spare_step);
-	}
 	lk__core_fini(&client->core);
-	free(waiter);
+	if (waiter)
+		world_free_call(waiter);
 	memset(&client->core, 0, sizeof(client->core));
 	client->waiter = NULL;
 	client->queue = NULL;
 	client->owner = client->seen = client->told = 0;
 	client->verb = 0;
 	client->alive = client->gave_up = client->was_open = false;
-	client->was_valid = client->refused = false;
+	client->was_valid = client->refused = client->denied = false;
 }

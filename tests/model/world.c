@@ -98,6 +98,8 @@ static void start_servers(struct model_world *world, const char *script, const c
 		lua_store_load_scripts(server->store);
 		if (script)
 			lua_store_alter(server->store, script, old, new);
+		lua_store_process(server->store)->run += 100 * (uint64_t)i;
+		lua_store_process(server->store)->replid += 100 * (uint64_t)i;
 	}
 }
 
@@ -122,7 +124,9 @@ static void start_client(struct model_world *world, int index)
 	snprintf(id, sizeof(id), "%cclient_AAAAAAAAAAAAAA", 'a' + index);
 	lk__space_init(&spaces[index], "lk", 0, id);
 	spaces[index].grace_ms = world->rule == RULE_NO_GRACE ? 0 : world_grace_ms(world->bounds);
-	if (!lk__core_init(&client->core, (uint64_t)index + 1))
+	spaces[index].quorum = world->bounds->servers > 0;
+	if (!lk__core_init(&client->core, (uint64_t)index + 1) ||
+	    (world->bounds->servers && !lk__core_use_quorum(&client->core, world->server_count)))
 		abort();
 	client->links = &world->links[index * world->server_count];
 	for (int i = 0; i < world->server_count; i++)
@@ -147,10 +151,14 @@ struct model_world *world_begin(const struct model_bounds *bounds, enum model_ru
 	world->server_count = (uint8_t)servers;
 	start_servers(world, script, old, new);
 	world_set_time(world, START_NS);
+	if (bounds->servers)
+		world_mark_servers(world);
 	for (int i = 0; i < bounds->clients; i++)
 		start_client(world, i);
 	if (bounds->replicas || bounds->second)
 		world_copy(world, world_replicas(world));
+	if (bounds->held)
+		world_hold_legs(world, 0, bounds->held);
 	arena_use(ARENA_ON);
 	return world;
 }
@@ -178,7 +186,7 @@ bool world_valid(const struct model_world *world, const struct model_client *cli
 }
 
 /* The content of a request's bytes, for the explorer. */
-static void describe(struct model_call *call)
+static void describe(struct model_call *call, const struct lk__request *asked)
 {
 	const struct lk__pending *request = call->request;
 
@@ -194,6 +202,7 @@ static void describe(struct model_call *call)
 		}
 		return;
 	}
+	call->proposal = asked->proposal;
 	memcpy(call->nonce, request->ticket->nonce, LK__NONCE_SIZE);
 	if (call->kind == LK__HAND)
 		return;
@@ -201,10 +210,23 @@ static void describe(struct model_call *call)
 		call->permits = request->ticket->queue->hold->count;
 	call->arrival = request->ticket->arrival;
 	call->only_try = request->ticket->is_try;
-	call->last_fence = request->ticket->last_fence;
+	call->last_fence = asked->quorum ? asked->last_fence : request->ticket->last_fence;
+	call->leg_epoch = asked->ticket.epoch;
 	if (call->kind == LK__RECLAIM || (call->kind == LK__RENEW && !request->claim) ||
 	    (call->kind == LK__LEAVE && lk__ticket_is_used(request->ticket)))
 		call->fence = request->ticket->fence;
+}
+
+/* In walks, a client whose link is slow sends the rest later. */
+static bool has_room(const struct model_world *world, const struct model_link *link)
+{
+	if (link->call_count < MODEL_CALLS)
+		return true;
+	if (!world->bounds->any_order && link->session.send_queue) {
+		fprintf(stderr, "model: no room for a request\n");
+		abort();
+	}
+	return false;
 }
 
 static void send_all(struct model_world *world, struct model_link *link)
@@ -213,22 +235,29 @@ static void send_all(struct model_world *world, struct model_link *link)
 	struct lk__pending *request;
 	struct lk__request asked;
 
-	while ((request = lk__core_next_request(&client->core, &link->session, world->now_ns))) {
-		struct model_call *call = &link->calls[link->call_count];
-		if (link->call_count++ == MODEL_CALLS) {
-			fprintf(stderr, "model: no room for a request\n");
-			abort();
-		}
+	while (has_room(world, link) &&
+	       (request = lk__core_next_request(&client->core, &link->session, world->now_ns))) {
+		struct model_call *call = &link->calls[link->call_count++];
 		memset(call, 0, sizeof(*call));
 		call->request = request;
 		if (world->rule == RULE_STEP_RENUMBERED && request->kind == LK__STEP)
 			request->latch->steps->number = ++client->core.step_number;
-		describe(call);
 		lk__core_request(request, &asked);
+		describe(call, &asked);
 		call->epoch = link->session.epoch;
 		if (!lk__codec_request(&call->bytes, world_space(world, client), &asked))
 			abort();
 	}
+}
+
+void world_free_call(struct lk__op *waiter)
+{
+	free(waiter->spare_ticket);
+	free(waiter->spare_hold);
+	free(waiter->spare_queue);
+	free(waiter->spare_step);
+	lk__legs_free(waiter->spare_legs);
+	free(waiter);
 }
 
 /* A call has its result: an acquisition's is a hold, with a new fence. */
@@ -239,22 +268,24 @@ static void acquired(struct model_world *world, struct model_client *client,
 
 	/* An older counter, and a clock that is behind: fences grow only in the new memory.  And a
 	 * wrong variant is found by the harm that it does. */
-	bool grows = !world->servers[0].ahead_us &&
+	bool grows = (world->bounds->servers || !world->servers[0].ahead_us) &&
 	             (!world->has_lost || world->rule == RULES_AS_SHIPPED);
 
+	client->owner = world->bounds->kind == LK_KIND_LOCK ? 1 : waiter->fence;
+	grows &= !world->bounds->servers || world_is_sure(world, client);
 	if (grows)
 		world_keep(world, PROMISE_FENCE, promise_fence(least, waiter->fence));
 	if (waiter->forget) {
+		client->owner = 0;
 		world_use(world, waiter->fence, waiter->permits);
 		return;
 	}
-	client->owner = world->bounds->kind == LK_KIND_LOCK ? 1 : waiter->fence;
 	for (int i = 0; i < world->bounds->clients; i++) {
 		const struct lk__hold *hold = world_hold(&world->clients[i]);
 		if (grows && hold && &world->clients[i] != client && hold->fence == waiter->fence)
 			world_keep(world, PROMISE_FENCE, promise_fence(hold->fence, waiter->fence));
 	}
-	if (waiter->fence > world->seen)
+	if (waiter->fence > world->seen && (grows || !world->bounds->servers))
 		world->seen = waiter->fence;
 	world_keep(world, PROMISE_GRANT,
 	           promise_grant(world_hold(client), world->now_ns,
@@ -298,14 +329,11 @@ static void finished(struct model_world *world, struct model_client *client, str
 		break;
 	}
 	client->gave_up = client->was_open = client->was_valid = client->refused = false;
+	client->denied = false;
 	client->seen = 0;
 	client->verb = 0;
 	client->waiter = NULL;
-	free(waiter->spare_ticket);
-	free(waiter->spare_hold);
-	free(waiter->spare_queue);
-	free(waiter->spare_step);
-	free(waiter);
+	world_free_call(waiter);
 }
 
 void world_after(struct model_world *world, struct model_client *client)
@@ -345,6 +373,8 @@ static struct lk__op *new_waiter(const struct model_world *world, struct model_c
 		waiter->spare_ticket = calloc(1, sizeof(*waiter->spare_ticket));
 		waiter->spare_hold = calloc(1, sizeof(*waiter->spare_hold));
 		waiter->spare_queue = calloc(1, sizeof(*waiter->spare_queue));
+		if (world->bounds->servers)
+			waiter->spare_legs = lk__legs_new(world->bounds->servers);
 	}
 	return waiter;
 }
@@ -405,4 +435,16 @@ void world_call(struct model_world *world, struct model_client *client, enum mod
 		begin_call(world, client, verb);
 	}
 	world_after(world, client);
+}
+
+void world_hold_legs(struct model_world *world, int client, int legs)
+{
+	struct model_client *holder = &world->clients[client];
+
+	holder->begun++;
+	world_call(world, holder, DO_ACQUIRE);
+	for (int i = 0; i < legs; i++) {
+		world_execute(world, &holder->links[i], 0);
+		world_answer(world, &holder->links[i]);
+	}
 }

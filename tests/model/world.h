@@ -7,8 +7,9 @@
  *   wire.c     their connections: requests, replies, messages, faults
  *   memory.c   the store loses its memory
  *   actions.c  the possible actions in a state, and their execution
+ *   urgent.c   of a quorum: what comes next, unless it is late
  *   dump.c     a state's canonical form
- *   check.c    the promises in each state, and at its end
+ *   check.c    the promises in each state, and at its end; check_quorum.c: those of a quorum
  *   tell.c     actions and states as text
  *
  * All of a state is in the arena.  Time passes in ticks: every event is at a multiple of one, and
@@ -19,6 +20,7 @@
 
 #include "core/core.h"
 #include "core/latch.h"
+#include "core/quorum.h"
 #include "lua_store.h"
 #include "promises/promises.h"
 #include "redis/codec.h"
@@ -67,6 +69,14 @@ struct model_bounds {
 	uint8_t better;   /* 1 = of these, the one that has more is promoted */
 	uint8_t shorts;   /* questions to which too few have confirmed */
 	uint8_t faults;   /* of these kinds in total */
+	/* Of a quorum. */
+	uint8_t held; /* at first the first client holds that many legs; its other asks are sent */
+	uint8_t any_order;            /* 0 = what is not late comes at once: see urgent.c */
+	uint8_t delays;               /* replies and messages that are late */
+	uint8_t slows;                /* ticks that pass while a link is stalled */
+	uint8_t downs;                /* servers that go down for good */
+	uint8_t jumps;                /* a server's clock is set forward by a lease */
+	uint8_t yields;               /* of a leg, at most */
 	uint8_t sets, removes, count; /* of a latch */
 };
 
@@ -91,6 +101,9 @@ enum model_verb {
 	DO_HEAR,
 	DO_TIMER,
 	DO_STALL,
+	DO_SLOW,
+	DO_LATE_ANSWER,
+	DO_LATE_MESSAGE,
 	DO_TIME,
 	DO_CUT,
 	DO_LINK,
@@ -110,6 +123,8 @@ enum model_verb {
 	DO_RESTORE,
 	DO_PROMOTE,
 	DO_PROMOTE_OTHER,
+	DO_DOWN,
+	DO_JUMP,
 	MODEL_VERBS
 };
 
@@ -136,6 +151,7 @@ enum model_rule {
 	RULE_RENEWAL_UNCOUNTED,
 	RULE_ONE_IS_ENOUGH,
 	RULE_OLDER_PROMOTED,
+	RULE_NEVER_YIELDS,
 };
 
 /* A pending request, or one that a lost connection may still deliver. */
@@ -147,6 +163,8 @@ struct model_call {
 	uint64_t arrival, fence, last_fence, number;
 	int64_t lease_ms;
 	uint32_t permits;
+	uint64_t proposal;      /* of a quorum */
+	uint16_t leg_epoch;     /* the same */
 	struct lk__epoch epoch; /* that it was encoded with */
 	uint8_t kind;           /* enum lk__request_kind */
 	bool only_try, executed;
@@ -166,13 +184,18 @@ struct model_link {
 	struct model_call calls[MODEL_CALLS], late[MODEL_LATE];
 	struct model_item inbox[MODEL_INBOX];
 	uint8_t call_count, late_count, inbox_count;
+	int64_t doubted_until_ns; /* legs up to then may have ended: the server's clock was set */
 	bool linked, heard, listens;
+	bool stalled;                         /* carries nothing until the next tick */
+	bool is_answer_late, is_message_late; /* the next one, and those behind it */
+	bool returns;                         /* its server began anew: it is up again at once */
 };
 
 struct model_server {
 	struct model_world *world;
 	struct lua_store *store;
 	int64_t ahead_us; /* its clock */
+	bool down;        /* for good */
 };
 
 struct model_client {
@@ -191,6 +214,7 @@ struct model_client {
 	bool gave_up;
 	bool was_open;  /* the latch, at any time during its wait */
 	bool was_valid; /* its hold, when its call began */
+	bool denied;    /* a server did not have what the call released */
 	bool refused;   /* the store replied with an error since its last call ended */
 };
 
@@ -206,7 +230,7 @@ struct model_world {
 	int64_t now_ns;
 	enum model_rule rule;
 	uint8_t server_count;
-	uint64_t seen;   /* the largest fence that a hold had */
+	uint64_t seen;   /* the largest fence that a hold had; of a quorum, if it was sure */
 	uint64_t opened; /* the last generation that was reported open */
 	uint8_t ticks;   /* elapsed */
 	uint8_t stalls;
@@ -219,6 +243,7 @@ struct model_world {
 	uint32_t received[MODEL_REPLICAS], saves;
 	bool has_lost;                     /* the store has lost its memory */
 	bool is_older;                     /* it began anew from keys of an earlier moment */
+	bool excused;                      /* two tickets were decided, one by doubted legs */
 	bool free_run;                     /* no bounds: all calls run to their end */
 	const struct model_call *answered; /* whose reply is being read, NULL = none */
 	const char *wrong;                 /* the result of the last action, NULL = none */
@@ -257,6 +282,8 @@ struct model_call *world_next_call(struct model_link *link);
 /* Its hold, NULL if it has none; and whether that is valid. */
 struct lk__hold *world_hold(const struct model_client *client);
 bool world_valid(const struct model_world *world, const struct model_client *client);
+/* It holds that many legs. */
+void world_hold_legs(struct model_world *world, int client, int legs);
 /* The same in the store. */
 void world_ticket(const struct model_world *world, const struct model_client *client,
                   const struct lk__ticket *ticket, char text[LK__TICKET_MAX]);
@@ -274,6 +301,8 @@ bool world_is_final(const struct model_world *world, const struct model_client *
 void world_copy(struct model_world *world, unsigned replicas);
 void world_flush(struct model_world *world, struct model_server *server);
 void world_restart(struct model_world *world, struct model_server *server, bool from_copy);
+void world_down(struct model_world *world, struct model_server *server);
+void world_jump(struct model_world *world, struct model_server *server);
 void world_promote(struct model_world *world, int replica);
 /* No other replica has received more. */
 bool world_is_better(const struct model_world *world, int replica);
@@ -304,7 +333,10 @@ void world_use(struct model_world *world, uint64_t fence, uint32_t permits);
 void world_keep(struct model_world *world, enum promise promise, const char *wrong);
 const struct lk__space *world_space(const struct model_world *world,
                                     const struct model_client *client);
+void world_free_call(struct lk__op *waiter);
 void world_set_time(struct model_world *world, int64_t now_ns);
+/* A quorum: its servers belong to a set, and are not young. */
+void world_mark_servers(struct model_world *world);
 /* A server's connections are lost, with all that was not executed. */
 void world_drop(struct model_world *world, const struct model_server *server);
 /* After each event: send the client's requests, and complete its calls. */
@@ -319,6 +351,14 @@ lua_store_publish_fn world_publish;
  * of a client with which no other can interfere, if there is one: see actions.c. */
 int world_actions(const struct model_world *world, bool reduced, uint16_t actions[MODEL_ACTIONS]);
 void world_do(struct model_world *world, uint16_t action);
+bool world_is_fault(enum model_verb verb);
+bool world_is_of_server(enum model_verb verb); /* or of a link to one */
+/* Is it possible? */
+bool world_may(const struct model_world *world, struct model_link *link, enum model_verb verb);
+uint16_t world_action(const struct model_world *world, const struct model_link *link,
+                      enum model_verb verb);
+/* What must come next in a quorum, or its fault; 0 = anything may. */
+int world_urgent(const struct model_world *world, uint16_t *actions);
 enum model_verb world_verb_of(uint16_t action);
 struct model_link *world_link_of(const struct model_world *world, uint16_t action);
 /* As text, a line without its end. */
@@ -331,7 +371,18 @@ uint64_t world_hash(struct model_world *world, bool with_bounds);
 /* ---- Promises (check.c) --------------------------------------------------------------- */
 
 /* The broken promise, NULL if all are kept. */
-const char *world_wrong(const struct model_world *world);
+const char *world_wrong(struct model_world *world);
+/* The same of a quorum (check_quorum.c), around a script, in each state, and at the end. */
+void world_check_member(struct model_world *world, const struct model_server *server,
+                        const struct store_view *before, const struct model_call *call);
+const char *world_quorum_wrong(struct model_world *world);
+/* How long a wait may take when there are no more faults. */
+int64_t world_quorum_served_ms(const struct model_world *world, int64_t most_ms);
+const char *world_quorum_rest(const struct model_world *world, const struct model_client *client);
+bool world_quorum_is_left(const struct model_world *world);
+/* Has no server's clock been set forward since the leg was granted?  A majority of the hold's? */
+bool world_leg_is_sure(const struct model_client *client, const struct lk__ticket *leg);
+bool world_is_sure(const struct model_world *world, const struct model_client *client);
 /* Of a release, whole or partial, or an extension that has ended. */
 const char *world_result_wrong(const struct model_world *world, const struct model_client *client,
                                lk_err err);

@@ -23,6 +23,14 @@ static bool awaits_ask(const struct lk__ticket *ticket)
 	       ticket->main.link != ticket->session->index;
 }
 
+static bool has_leg(const struct lk__legs *legs)
+{
+	for (unsigned i = 0; i < legs->servers; i++)
+		if (legs->leg[i])
+			return true;
+	return false;
+}
+
 /* A leg that may not ask: its server does not vote, a majority of servers does not, or its hold has
  * a fixed lease; or that has tried, and found the lock held. */
 static bool rests(const struct lk__core *core, const struct lk__ticket *ticket)
@@ -31,15 +39,16 @@ static bool rests(const struct lk__core *core, const struct lk__ticket *ticket)
 	       (!lk__leg_may_ask(core, ticket) || (ticket->state == LK__ASKING && ticket->is_busy));
 }
 
-/* Without a request or a timer it would never make progress. */
+/* Without a request or a timer it would never make progress.  A ticket of a quorum makes progress
+ * by its legs, and ends without them. */
 static const char *ticket_progress(const struct lk__core *core, const struct lk__ticket *ticket)
 {
 	static char text[120];
 	const struct lk__pending *request =
 		lk__ticket_is_leaving(ticket) ? &ticket->leave : &ticket->main;
 
-	if (ticket->legs)
-		return NULL; /* its legs have them */
+	if (ticket->legs && ticket->state != LK__OVER)
+		return has_leg(ticket->legs) ? NULL : "a ticket has no legs and has not ended";
 	if (ticket->state == LK__OVER) {
 		return ticket->main.state != LK__IN_FLIGHT && ticket->leave.state != LK__IN_FLIGHT
 		               ? "a ticket has ended and has no pending request"
