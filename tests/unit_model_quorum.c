@@ -77,6 +77,11 @@ TEST_LIMIT(an_order_of_arrival_is_found, SECONDS)
 	finds("quorum-order-of-arrival", PROMISE_FIFO, "has overtaken");
 }
 
+TEST_LIMIT(a_leg_that_counts_after_its_yield_is_found, SECONDS)
+{
+	finds("quorum-yield-believed", PROMISE_EXCLUSION, "2 holds are valid at once, of 1");
+}
+
 TEST_LIMIT(epochs_that_are_mixed_up_are_found, SECONDS)
 {
 	finds("quorum-leave-of-one-epoch", PROMISE_RESULT, "a leave denies its client's hold");
@@ -87,6 +92,7 @@ TEST_LIMIT(epochs_that_are_mixed_up_are_found, SECONDS)
 TEST_LIMIT(fences_that_are_not_committed_are_found, SECONDS)
 {
 	finds("quorum-commit-not-stored", PROMISE_FENCE, "is not new");
+	finds("quorum-uncommitted", PROMISE_FENCE, "is not new");
 	finds("quorum-fence-beside-the-counter", PROMISE_FENCE, "is not new");
 }
 

@@ -68,7 +68,7 @@
 
 #define REPORT_S 60
 #define WALKS_FEW 300
-#define WALKS_MANY 100000
+#define WALKS_MANY 20000
 #define STATES_MOST 200000000 /* of a run: 10 GB, including both tables while one grows */
 
 struct options {

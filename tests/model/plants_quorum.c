@@ -52,6 +52,20 @@ const struct model_plant model_quorum_plants[] = {
 		.walks = 1000,
 	},
 	{
+		.name = "quorum-yield-believed",
+		.what = "a leg counts until its yield is answered",
+		.rule = RULE_YIELD_BELIEVED,
+		.bounds = QUORUM(CALM),
+		.walks = 2000,
+	},
+	{
+		.name = "quorum-uncommitted",
+		.what = "a hold begins with a fence that the counters have not reached",
+		.rule = RULE_UNCOMMITTED,
+		.bounds = QUORUM(CALM),
+		.walks = 2000,
+	},
+	{
 		.name = "quorum-order-of-arrival",
 		.what = "the queue is in order of arrival, not of priority",
 		.rule = RULE_SCRIPT,

@@ -278,6 +278,10 @@ static void break_rule(const struct model_world *world, struct model_call *call,
 		call->answer.replicas = 1;
 	if (world->rule == RULE_NEVER_YIELDS)
 		call->answer.older = false;
+	if (world->rule == RULE_YIELD_BELIEVED && call->kind == LK__YIELD)
+		world_disbelieve(ticket);
+	if (world->rule == RULE_UNCOMMITTED && call->answer.last)
+		call->answer.last = INT64_MAX;
 	if (world->rule == RULE_ONE_IS_ENOUGH && call->kind == LK__CONFIRM && call->answer.replicas)
 		call->answer.replicas = call->request->session->replicas;
 }

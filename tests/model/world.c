@@ -341,6 +341,8 @@ void world_after(struct model_world *world, struct model_client *client)
 	struct lk__op *waiter;
 	struct lk__hold *hold;
 
+	if (world->rule == RULE_YIELD_BELIEVED)
+		world_believe(world, client);
 	while ((waiter = lk__core_next_done(&client->core)))
 		finished(world, client, waiter);
 	for (int i = 0; i < world->server_count; i++)

@@ -11,6 +11,8 @@
  *   dump.c     a state's canonical form
  *   check.c    the promises in each state, and at its end; check_quorum.c: those of a quorum
  *   tell.c     actions and states as text
+ *   walks.c    random walks; explore.c: every state
+ *   believe.c  a wrong variant
  *
  * All of a state is in the arena.  Time passes in ticks: every event is at a multiple of one, and
  * it only matters whether a deadline has passed by then.  A process acts when the explorer selects
@@ -152,6 +154,8 @@ enum model_rule {
 	RULE_ONE_IS_ENOUGH,
 	RULE_OLDER_PROMOTED,
 	RULE_NEVER_YIELDS,
+	RULE_YIELD_BELIEVED,
+	RULE_UNCOMMITTED,
 };
 
 /* A pending request, or one that a lost connection may still deliver. */
@@ -184,6 +188,8 @@ struct model_link {
 	struct model_call calls[MODEL_CALLS], late[MODEL_LATE];
 	struct model_item inbox[MODEL_INBOX];
 	uint8_t call_count, late_count, inbox_count;
+	int64_t kept_until_ns; /* RULE_YIELD_BELIEVED */
+	uint64_t kept_fence;
 	int64_t doubted_until_ns; /* legs up to then may have ended: the server's clock was set */
 	bool linked, heard, listens;
 	bool stalled;                         /* carries nothing until the next tick */
@@ -342,6 +348,10 @@ void world_drop(struct model_world *world, const struct model_server *server);
 /* After each event: send the client's requests, and complete its calls. */
 void world_after(struct model_world *world, struct model_client *client);
 lua_store_publish_fn world_publish;
+
+/* RULE_YIELD_BELIEVED (believe.c): after an event, and before the answer to a yield. */
+void world_believe(struct model_world *world, struct model_client *client);
+void world_disbelieve(struct lk__ticket *leg);
 
 /* ---- Possible actions (actions.c) --------------------------------------------------- */
 
