@@ -7,6 +7,7 @@
 #   NIGHTLY=1                    all tests, also the long ones that a sanitizer leaves out
 #   HIREDIS=DIR                  this hiredis: DIR/include/hiredis, DIR/lib/libhiredis.a
 #   TLS=no                       without rediss:; also where OpenSSL is not  -> build/notls/
+#   ETCD=no                      without what will be etcd:; also where nghttp2 is not  -> build/noetcd/
 #   WERROR=                      do not turn warnings into errors
 #   DEPS=                        do not look for missing packages
 #   MUTANT=NAME                  plant that bug first (tests/mutants)  -> build/mutant-NAME/
@@ -20,7 +21,7 @@
 # settings NAMES: variables of the command line.  The environment may have such a name for a reason
 # of its own, so its value neither comes in nor is passed on.
 settings = $(foreach name,$(1),$(eval $(name) :=)$(eval unexport $(name)))
-$(call settings,V SANITIZE NIGHTLY HIREDIS TLS WERROR DEPS MUTANT LOCK STORE T SEED J)
+$(call settings,V SANITIZE NIGHTLY HIREDIS TLS ETCD WERROR DEPS MUTANT LOCK STORE T SEED J)
 WERROR := -Werror
 DEPS := yes
 LOCK := on
@@ -57,7 +58,8 @@ comma := ,
 empty :=
 space := $(empty) $(empty)
 VARIANT := $(subst $(space),-,$(strip $(filter-out gcc,$(notdir $(firstword $(CC)))) \
-	$(subst $(comma),-,$(SANITIZE)) $(notdir $(HIREDIS)) $(if $(filter no,$(TLS)),notls)))
+	$(subst $(comma),-,$(SANITIZE)) $(notdir $(HIREDIS)) $(if $(filter no,$(TLS)),notls) \
+	$(if $(filter no,$(ETCD)),noetcd)))
 BUILD := build$(if $(VARIANT),/$(VARIANT))
 
 CFLAGS ?= $(if $(SANITIZE),-O1,-O2) -g
@@ -90,6 +92,11 @@ TLS_CFLAGS := $$(if $(HAS_TLS); then pkg-config --cflags libssl; fi)
 TLS_LIBS := $$(if $(HAS_TLS); then pkg-config --libs libssl libcrypto; fi)
 LIBS := $(HIREDIS_LIBS) $(TLS_LIBS)
 
+# The parts of etcd: are linked into tests only, as long as no client uses them.
+HAS_ETCD := { [ "$(ETCD)" != no ] && pkg-config --exists 'libnghttp2 >= 1.52' 2>/dev/null; }
+NGHTTP2_CFLAGS := $$(if $(HAS_ETCD); then pkg-config --cflags libnghttp2; fi)
+NGHTTP2_LIBS := $$(if $(HAS_ETCD); then pkg-config --libs libnghttp2; fi)
+
 ifeq ($(V),1)
 Q :=
 say :=
@@ -102,10 +109,13 @@ endif
 
 SCRIPTS := $(sort $(wildcard src/redis/scripts/*.lua))
 CLI_SOURCES := $(sort $(wildcard src/cli/*.c))
-LIB_SOURCES := $(filter-out $(CLI_SOURCES),$(sort $(wildcard src/*.c src/*/*.c)))
+ETCD_SOURCES := $(sort $(wildcard src/etcd/*.c))
+LIB_SOURCES := $(filter-out $(CLI_SOURCES) $(ETCD_SOURCES),$(sort $(wildcard src/*.c src/*/*.c)))
 
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/gen/scripts.o
 CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/%.o)
+ETCD_OBJECTS := $(ETCD_SOURCES:%.c=$(BUILD)/%.o)
+ETCD_LIB := $(BUILD)/etcd.a
 STATIC := $(BUILD)/liblatchkey.a
 SHARED := $(BUILD)/liblatchkey.so.$(VERSION)
 COMMAND := $(if $(CLI_SOURCES),$(BUILD)/latchkey)
@@ -151,9 +161,10 @@ $(BUILD)/gen/scripts.o: $(BUILD)/gen/scripts.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LIB_CFLAGS) -MMD -MP -c -o $@ $<
 
-# What the library is built with.  Written again only if it changed, that is if OpenSSL came or went.
+# What the library is built with.  Written again only if it changed, that is if a package came or went.
 $(BUILD)/gen/built_with.h: always | needs
-	$(Q)mkdir -p $(@D); if $(HAS_TLS); then echo '#define LK__TLS 1'; else echo '#define LK__TLS 0'; fi \
+	$(Q)mkdir -p $(@D); { if $(HAS_TLS); then echo '#define LK__TLS 1'; else echo '#define LK__TLS 0'; fi; \
+		if $(HAS_ETCD); then echo '#define LK__ETCD 1'; else echo '#define LK__ETCD 0'; fi; } \
 		>$@.new; if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; \
 		if $(HAS_TLS); then printf '  %-7s %s\n' TLS "OpenSSL $$(pkg-config --modversion libssl)"; \
 		else printf '  %-7s %s\n' TLS 'none: rediss: needs OpenSSL 1.1.1 (libssl-dev)'; fi; fi
@@ -164,14 +175,19 @@ $(BUILD)/src/%.o: src/%.c | needs $(BUILD)/gen/scripts.h $(BUILD)/gen/built_with
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LIB_CFLAGS) $(EXTRA_CFLAGS) -MMD -MP -c -o $@ $<
-# No other file of the library can see hiredis or OpenSSL.
+# No other file of the library can see hiredis, OpenSSL or nghttp2.
 EXTRA_CFLAGS :=
 $(BUILD)/src/redis/resp.o: EXTRA_CFLAGS = $(HIREDIS_CFLAGS)
 $(BUILD)/src/net/tls.o: EXTRA_CFLAGS = $(TLS_CFLAGS)
+$(BUILD)/src/etcd/h2.o: EXTRA_CFLAGS = $(NGHTTP2_CFLAGS)
 
 $(STATIC): $(LIB_OBJECTS)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) rcs $@ $(LIB_OBJECTS)
+
+$(ETCD_LIB): $(ETCD_OBJECTS)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $(ETCD_OBJECTS)
 
 $(SHARED): $(LIB_OBJECTS) src/latchkey.map
 	$(call say,LINK,$@)
@@ -226,5 +242,5 @@ RULES := $(wildcard examples/rules.mk tests/rules.mk) \
 	$(sort $(wildcard tests/*/rules.mk bench/rules.mk bench/*/rules.mk))
 include $(RULES)
 
--include $(patsubst %.o,%.d,$(LIB_OBJECTS) $(CLI_OBJECTS))
+-include $(patsubst %.o,%.d,$(LIB_OBJECTS) $(CLI_OBJECTS) $(ETCD_OBJECTS))
 endif

@@ -93,3 +93,8 @@ TEST(a_script_answers_in_its_own_words)
 {
 	replay("scripts");
 }
+
+TEST(any_answer_of_etcd_is_read_or_refused)
+{
+	replay("etcd_messages");
+}

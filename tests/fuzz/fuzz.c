@@ -16,6 +16,7 @@ const struct fuzz_target fuzz_targets[] = {
 	{"options", fuzz_options},
 	{"command_line", fuzz_command_line},
 	{"scripts", fuzz_scripts},
+	{"etcd_messages", fuzz_etcd_messages},
 	{NULL, NULL},
 };
 
