@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The fuzz targets over the corpus: bugs found once stay found.  `make fuzz` looks for new ones. */
+#include "built_with.h"
 #include "fuzz/fuzz.h"
 #include "test.h"
 
@@ -97,4 +98,9 @@ TEST(a_script_answers_in_its_own_words)
 TEST(any_answer_of_etcd_is_read_or_refused)
 {
 	replay("etcd_messages");
+}
+
+TEST_IF(any_bytes_of_etcd_end_each_call_once, 20, LK__ETCD)
+{
+	replay("etcd_h2");
 }

@@ -2,6 +2,8 @@
  * The targets, and the functions that read their input: see fuzz.h. */
 #include "fuzz.h"
 
+#include "built_with.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +19,9 @@ const struct fuzz_target fuzz_targets[] = {
 	{"command_line", fuzz_command_line},
 	{"scripts", fuzz_scripts},
 	{"etcd_messages", fuzz_etcd_messages},
+#if LK__ETCD
+	{"etcd_h2", fuzz_etcd_h2},
+#endif
 	{NULL, NULL},
 };
 

@@ -22,7 +22,7 @@ extern const struct fuzz_target fuzz_targets[]; /* ends with a NULL */
 const struct fuzz_target *fuzz_target_find(const char *name);
 
 fuzz_fn fuzz_replies, fuzz_messages, fuzz_answers, fuzz_urls, fuzz_names, fuzz_options,
-	fuzz_command_line, fuzz_scripts, fuzz_etcd_messages;
+	fuzz_command_line, fuzz_scripts, fuzz_etcd_messages, fuzz_etcd_h2;
 
 /* ---- Choices ------------------------------------------------------------------------------- */
 
