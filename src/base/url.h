@@ -10,7 +10,7 @@
 
 #define LK__SENTINELS_MAX 16
 #define LK__SEEDS_MAX 16
-#define LK__MEMBERS_MAX 7 /* servers of a quorum */
+#define LK__MEMBERS_MAX 7                  /* servers of a quorum */
 #define LK__HOST_MAX (LK_HOST_SIZE - 1)    /* bytes of a host name or an address */
 #define LK__PLACE_SIZE (LK__HOST_MAX + 16) /* a host and a port as text, with the NUL */
 #define LK__FOLLOW_MS 3000 /* for which clients of Sentinel may still use an old master */
@@ -41,8 +41,10 @@ struct lk__target {
 	char *tls_cert;        /* a file of our own certificate, NULL = none */
 	char *tls_key;         /* a file of its key, NULL = tls_cert */
 	char *tls_server_name; /* in the server's certificate, NULL = host */
-	char *service;         /* Sentinel's name of the master; NULL = not by Sentinel.  Otherwise
-	                        * a dial fills in host and port */
+	/* What the server must choose by ALPN, "h2"; NULL = nothing.  A literal of the store. */
+	const char *tls_protocol;
+	char *service; /* Sentinel's name of the master; NULL = not by Sentinel.  Otherwise
+	                * a dial fills in host and port */
 	struct lk__endpoint *sentinels;
 	int sentinel_count;
 	char *sentinel_user;        /* NULL = the default user of the sentinels */

@@ -25,6 +25,7 @@ struct lk__tls {
 	SSL *ssl;
 	BIO *in, *out;        /* of ssl, which frees them */
 	bool has_certificate; /* of our own, to show if asked */
+	const char *protocol; /* that the server must choose, NULL = none */
 	char server_name[256];
 };
 
@@ -204,6 +205,19 @@ static bool expect_name(struct lk__tls *tls)
 	       SSL_set_tlsext_host_name(tls->ssl, name) == 1;
 }
 
+/* Offer one protocol by ALPN: a server that does not know it may refuse, or choose none. */
+static bool offer_protocol(struct lk__tls *tls)
+{
+	unsigned char list[64];
+	size_t len = tls->protocol ? strlen(tls->protocol) : 0;
+
+	if (!len || len >= sizeof(list))
+		return !len;
+	list[0] = (unsigned char)len;
+	memcpy(list + 1, tls->protocol, len);
+	return SSL_set_alpn_protos(tls->ssl, list, (unsigned)len + 1) == 0;
+}
+
 /* Offer a copy: a session may not be used with the settings of two dials. */
 static void offer_session(SSL *ssl, SSL_SESSION *kept)
 {
@@ -232,7 +246,7 @@ static bool set_up(struct lk__tls *tls, const struct lk__tls_shared *shared)
 	SSL_set_bio(tls->ssl, tls->in, tls->out);
 	SSL_set_connect_state(tls->ssl);
 	offer_session(tls->ssl, shared->session);
-	return expect_name(tls);
+	return expect_name(tls) && offer_protocol(tls);
 }
 
 struct lk__tls *lk__tls_new(const struct lk__tls_shared *shared, const struct lk__target *target)
@@ -247,6 +261,7 @@ struct lk__tls *lk__tls_new(const struct lk__tls_shared *shared, const struct lk
 		return NULL;
 	}
 	tls->has_certificate = target->tls_cert != NULL;
+	tls->protocol = target->tls_protocol;
 	choose_name(tls, target);
 	enter(tls);
 	good = set_up(tls, shared);
@@ -309,6 +324,12 @@ static lk_err untrusted(const struct lk__tls *tls, struct lk__why *why)
 	}
 }
 
+static lk_err without_protocol(const struct lk__tls *tls, struct lk__why *why)
+{
+	return lk__why_set(why, LK_ESERVER, "the server does not offer \"%s\" over TLS (ALPN)",
+	                   tls->protocol ? tls->protocol : "");
+}
+
 /* The server ended the connection, with this alert. */
 static lk_err alerted(const struct lk__tls *tls, int alert, const char *text, struct lk__why *why)
 {
@@ -331,6 +352,8 @@ static lk_err alerted(const struct lk__tls *tls, int alert, const char *text, st
 		                   tls->has_certificate ? ""
 		                                        : " (if it wants a client "
 		                                          "certificate: cert=FILE, key=FILE)");
+	case SSL_AD_NO_APPLICATION_PROTOCOL:
+		return without_protocol(tls, why);
 	case SSL_AD_PROTOCOL_VERSION:
 		return lk__why_set(why, LK_ESERVER, "the server has neither TLS 1.2 nor 1.3");
 	default:
@@ -393,11 +416,24 @@ static bool put_in(struct lk__tls *tls, const char *bytes, size_t len)
 	return !len || BIO_write(tls->in, bytes, (int)len) == (int)len;
 }
 
+static bool has_protocol(const struct lk__tls *tls)
+{
+	const unsigned char *chosen;
+	unsigned len;
+
+	if (!tls->protocol)
+		return true;
+	SSL_get0_alpn_selected(tls->ssl, &chosen, &len);
+	return len == strlen(tls->protocol) && !memcmp(chosen, tls->protocol, len);
+}
+
 static lk_err shake(struct lk__tls *tls, bool *done, struct lk__why *why)
 {
 	int result = SSL_do_handshake(tls->ssl);
 
 	*done = result == 1;
+	if (*done && !has_protocol(tls))
+		return without_protocol(tls, why);
 	if (*done || SSL_get_error(tls->ssl, result) == SSL_ERROR_WANT_READ)
 		return LK_OK;
 	return explain(tls, result, why);

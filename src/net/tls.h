@@ -40,8 +40,8 @@ void lk__tls_free(struct lk__tls *tls);
 /* Continue the handshake with bytes that arrived (none at first); append the bytes to send, also
  * after an error.  *done: it is over, and the server is the one that target names.
  *
- * LK_OK, LK_ESERVER (not the named server, or no TLS 1.2), LK_EAUTH (our certificate is refused),
- * LK_ECONN (ended by the server), LK_ENOMEM */
+ * LK_OK, LK_ESERVER (not the named server, no TLS 1.2, not the target's protocol), LK_EAUTH (our
+ * certificate is refused), LK_ECONN (ended by the server), LK_ENOMEM */
 lk_err lk__tls_shake(struct lk__tls *tls, const char *bytes, size_t len, struct lk__buf *out,
                      bool *done, struct lk__why *why);
 /* Decrypt the bytes that arrived (none: those that are left); plain and bytes may be the same
