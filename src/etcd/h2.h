@@ -55,7 +55,8 @@ struct lk__h2_event {
 struct lk__h2 *lk__h2_new(const struct lk__h2_options *options, int64_t now_ns);
 void lk__h2_free(struct lk__h2 *h2);
 
-/* From now on, calls and streams begin with that token of Authenticate; none = no bytes.
+/* From now on, calls and streams begin with that token of Authenticate; none = no bytes.  etcd
+ * refuses even Authenticate with a token that has expired: take it off first.
  *
  * LK_OK, LK_ESERVER (it has bytes that no header may have), LK_ENOMEM */
 lk_err lk__h2_set_token(struct lk__h2 *h2, struct lk__bytes token);

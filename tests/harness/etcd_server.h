@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ * Real etcd servers for tests: one node or three, on loopback ports below those of outgoing
+ * connections, in a folder of their own, ended by their pids however the test ends. */
+#ifndef ETCD_SERVER_H
+#define ETCD_SERVER_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define ETCD_NODES_MAX 3
+#define ETCD_ARGS_MAX 40
+
+struct etcd_node {
+	pid_t pid; /* 0 if it does not run */
+	int port;  /* for clients */
+	int peer_port;
+	int health_port;
+};
+
+struct etcd_servers {
+	struct etcd_node nodes[ETCD_NODES_MAX];
+	int count;
+	char dir[80];
+	const char *tls;                 /* the folder of certificates, NULL = plain */
+	bool client_certificates;        /* are demanded */
+	const char *args[ETCD_ARGS_MAX]; /* more, NULL-ended */
+};
+
+/* Start the nodes, each of which then has a leader.  The members for TLS and args are set; the
+ * others are filled in.  Certificates: "server" of the CA "ca", as certificate_make_usual() makes
+ * them.  Fails the test on an error. */
+void etcd_start(struct etcd_servers *servers, int count);
+void etcd_stop(struct etcd_servers *servers);
+void etcd_kill(struct etcd_servers *servers, int node);
+/* Start it again, and wait until it has a leader. */
+void etcd_restart(struct etcd_servers *servers, int node);
+/* Does the node answer, and has it a leader? */
+bool etcd_is_healthy(const struct etcd_servers *servers, int node);
+/* Run etcdctl at the first node; its output, static memory.  Fails the test if it fails. */
+const char *etcd_ctl(const struct etcd_servers *servers, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+#endif
