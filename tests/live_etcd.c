@@ -6,7 +6,6 @@
 #include "harness/process.h"
 #include "harness/test.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -130,20 +129,21 @@ TEST_LIMIT(txn_compares_and_does_one_of_two_lists, 60)
 	etcd_link_close(&conn);
 }
 
-TEST_LIMIT(thirty_two_calls_are_in_flight_at_once, 60)
+/* 32 calls at once, answered in any order. */
+static void call_32_times(void)
 {
 	bool seen[64] = {false};
 	uint32_t first = 0;
 
-	connect_to(&shared, 0);
 	for (int i = 0; i < 32; i++) {
 		char key[20];
+		struct lk__etcd_put request;
+		uint32_t id;
 		snprintf(key, sizeof(key), "flight/%d", i);
-		const struct lk__etcd_put request = {.key = B(key), .value = B(key)};
+		request = (struct lk__etcd_put){.key = B(key), .value = B(key)};
 		lk__etcd_put_put(etcd_message(&conn), &request);
-		first = i ? first : etcd_call(&conn, ETCD_KV "Put");
-		if (i)
-			etcd_call(&conn, ETCD_KV "Put");
+		id = etcd_call(&conn, ETCD_KV "Put");
+		first = i ? first : id;
 	}
 	ck_assert_uint_eq(lk__h2_count(conn.h2), 32);
 	for (int i = 0; i < 32; i++) {
@@ -157,6 +157,44 @@ TEST_LIMIT(thirty_two_calls_are_in_flight_at_once, 60)
 	}
 	ck_assert_uint_eq(lk__h2_count(conn.h2), 0);
 	ck_assert_int_eq(count("flight/31"), 1);
+}
+
+TEST_LIMIT(thirty_two_calls_are_in_flight_at_once, 60)
+{
+	connect_to(&shared, 0);
+	call_32_times();
+	etcd_link_close(&conn);
+}
+
+TEST_LIMIT(calls_above_the_limit_of_the_server_wait, 120)
+{
+	struct etcd_servers servers = {.args = {"--max-concurrent-streams", "4"}};
+
+	etcd_start(&servers, 1);
+	connect_to(&servers, 0);
+	call_32_times();
+	etcd_link_close(&conn);
+	etcd_stop(&servers);
+}
+
+/* The clock runs fast: what is sent each ten seconds, comes each few milliseconds. */
+TEST_LIMIT(server_ends_connections_that_ping_too_often, 60)
+{
+	uint32_t stream;
+
+	connect_to(&shared, 0);
+	stream = etcd_open(&conn, ETCD_WATCH);
+	for (int i = 0; i < 500 && !etcd_next(&conn, 20); i++)
+		conn.ahead_ns += INT64_C(10000000000);
+	ck_assert_msg(conn.event.kind == LK__H2_ENDED || conn.event.kind == LK__H2_DRAINING,
+	              "event %d", conn.event.kind);
+	while (conn.event.kind != LK__H2_DEAD) {
+		if (conn.event.kind == LK__H2_ENDED)
+			ck_assert(conn.event.id == stream && conn.event.status);
+		ck_assert(etcd_next(&conn, ETCD_WAIT_MS));
+	}
+	ck_assert_msg(strstr(conn.event.why->text, "too_many_pings") != NULL, "%s",
+	              conn.event.why->text);
 	etcd_link_close(&conn);
 }
 
@@ -374,26 +412,31 @@ TEST_LIMIT(token_expires_and_is_renewed, 120)
 
 /* ---- Three nodes ---------------------------------------------------------------------------- */
 
-TEST_LIMIT(member_without_a_leader_ends_streams_and_promises_nothing, 240)
+/* Does a watch stand?  On a loaded machine a member may be without a leader for a moment. */
+static bool try_to_watch(uint32_t *stream)
+{
+	const struct lk__etcd_watch_create create = {.key = B("a")};
+
+	*stream = etcd_open(&conn, ETCD_WATCH);
+	lk__etcd_put_watch_create(etcd_message(&conn), &create);
+	etcd_send(&conn, *stream);
+	return etcd_next(&conn, ETCD_WAIT_MS) && conn.event.kind == LK__H2_MESSAGE;
+}
+
+TEST_LIMIT(member_without_a_leader_ends_streams_and_promises_nothing, 300)
 {
 	const struct lk__etcd_range stale = {.key = B("a"), .serializable = true};
-	const struct lk__etcd_watch_create create = {.key = B("a")};
 	struct etcd_servers servers = {.args = {NULL}};
-	struct lk__etcd_watch_answer answer;
 	uint32_t stream;
 
 	etcd_start(&servers, 3);
 	connect_to(&servers, 0);
-	put("a", "1", 0);
+	ck_assert(WITHIN(60000, try_to_put() == LK__ETCD_DONE));
 	etcd_link_close(&conn);
 	/* A write at one member is read at another one. */
 	connect_to(&servers, 2);
-	ck_assert_int_eq(count("a"), 1);
-	stream = etcd_open(&conn, ETCD_WATCH);
-	lk__etcd_put_watch_create(etcd_message(&conn), &create);
-	etcd_send(&conn, stream);
-	etcd_hear(&conn, stream, &lk__etcd_watch_shape, &answer);
-	ck_assert(answer.created);
+	ck_assert(WITHIN(60000, get(&stale).count == 1));
+	ck_assert(WITHIN(60000, try_to_watch(&stream)));
 	etcd_kill(&servers, 0);
 	etcd_kill(&servers, 1);
 	ck_assert(etcd_next(&conn, 60000));
@@ -421,7 +464,7 @@ TEST_LIMIT(server_that_dies_leaves_calls_ambiguous, 60)
 	etcd_start(&servers, 1);
 	connect_to(&servers, 0);
 	put("a", "1", 0);
-	ck_assert(!kill(servers.nodes[0].pid, SIGSTOP));
+	etcd_pause(&servers, 0);
 	lk__etcd_put_put(etcd_message(&conn), &request);
 	id = etcd_call(&conn, ETCD_KV "Put");
 	ck_assert(!etcd_next(&conn, 100));

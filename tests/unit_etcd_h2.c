@@ -507,6 +507,25 @@ TEST(calls_above_the_limit_of_streams_wait_in_order)
 	h2_link_close(&link);
 }
 
+TEST(only_one_call_is_sent_before_the_limit_is_known)
+{
+	const struct lk__h2_options options = {.authority = "h", .ping_timeout_ns = 1};
+
+	h2_link_open(&link, 4);
+	lk__h2_free(link.h2);
+	nghttp2_session_del(link.server.session);
+	h2_server_open(&link.server, 4);
+	link.h2 = lk__h2_new(&options, link.now_ns);
+	for (int i = 0; i < 12; i++)
+		h2_call(&link, "a", "");
+	h2_pass_requests(&link);
+	ck_assert_uint_eq(link.server.count, 1);
+	h2_pass(&link);
+	ck_assert_uint_eq(link.server.count, 4);
+	expect_nothing();
+	h2_link_close(&link);
+}
+
 TEST(number_of_calls_has_a_limit)
 {
 	uint32_t id;

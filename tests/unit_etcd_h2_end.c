@@ -115,6 +115,23 @@ TEST(text_of_a_goaway_is_escaped)
 	h2_link_close(&link);
 }
 
+TEST(reason_of_a_goaway_counts_when_the_connection_ends)
+{
+	const struct lk__why why = {LK_ECONN, "host:2379: connection closed by the server"};
+	uint32_t a;
+
+	h2_link_open(&link, 0);
+	a = h2_call(&link, "a", "");
+	h2_pass(&link);
+	h2_goaway(&link, h2_request(&link, "a")->id, NGHTTP2_ENHANCE_YOUR_CALM, "too_many_pings");
+	h2_pass(&link);
+	lk__h2_lost(link.h2, &why);
+	expect_fate(a, LK__H2_LOST, "too_many_pings");
+	expect_draining();
+	expect_dead(LK_ECONN, "too_many_pings");
+	h2_link_close(&link);
+}
+
 /* ---- PING ----------------------------------------------------------------------------------- */
 
 TEST(silence_is_checked_by_one_ping_each_ten_seconds)
@@ -280,8 +297,11 @@ static void converse(const struct lk__buf *record, int n)
 		(void)lk__h2_send(h2, id, (struct lk__bytes){"abc", 3});
 	}
 	lk__h2_write(h2, &buf);
-	for (size_t at = 0; at < record->len; at += 50) {
-		size_t len = record->len - at < 50 ? record->len - at : 50;
+	/* Its SETTINGS come first: until then, a server gets one request. */
+	for (size_t at = 0, len; at < record->len; at += len) {
+		len = at ? 50 : 9;
+		if (len > record->len - at)
+			len = record->len - at;
 		lk__h2_feed(h2, record->data + at, len, 2);
 		buf.len = 0;
 		lk__h2_write(h2, &buf);

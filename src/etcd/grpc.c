@@ -155,3 +155,19 @@ int lk__grpc_status_of_http(int status)
 		return LK__GRPC_UNKNOWN;
 	}
 }
+
+int lk__grpc_status_of_reset(uint32_t code)
+{
+	switch (code) {
+	case 0x7: /* REFUSED_STREAM */
+		return LK__GRPC_UNAVAILABLE;
+	case 0x8: /* CANCEL */
+		return LK__GRPC_CANCELLED;
+	case 0xb: /* ENHANCE_YOUR_CALM */
+		return LK__GRPC_RESOURCE_EXHAUSTED;
+	case 0xc: /* INADEQUATE_SECURITY */
+		return LK__GRPC_PERMISSION_DENIED;
+	default:
+		return LK__GRPC_INTERNAL;
+	}
+}

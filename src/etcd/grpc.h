@@ -69,5 +69,7 @@ int lk__grpc_status_parse(const char *text, size_t len);
 void lk__grpc_text(char out[LK__GRPC_TEXT], const char *encoded, size_t len);
 /* The status of a response without one, by the number of HTTP's status. */
 int lk__grpc_status_of_http(int status);
+/* The status of a stream that was reset, by HTTP/2's error code. */
+int lk__grpc_status_of_reset(uint32_t code);
 
 #endif

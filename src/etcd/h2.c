@@ -212,22 +212,6 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 	return 0;
 }
 
-static int status_of_reset(uint32_t code)
-{
-	switch (code) {
-	case NGHTTP2_REFUSED_STREAM:
-		return LK__GRPC_UNAVAILABLE;
-	case NGHTTP2_CANCEL:
-		return LK__GRPC_CANCELLED;
-	case NGHTTP2_ENHANCE_YOUR_CALM:
-		return LK__GRPC_RESOURCE_EXHAUSTED;
-	case NGHTTP2_INADEQUATE_SECURITY:
-		return LK__GRPC_PERMISSION_DENIED;
-	default:
-		return LK__GRPC_INTERNAL;
-	}
-}
-
 /* The stream was closed by RST_STREAM of either side, or by a GOAWAY. */
 static int on_close(nghttp2_session *session, int32_t stream_id, uint32_t code, void *arg)
 {
@@ -240,7 +224,7 @@ static int on_close(nghttp2_session *session, int32_t stream_id, uint32_t code, 
 		return 0;
 	snprintf(text, sizeof(text), "stream closed: %s", nghttp2_http2_strerror(code));
 	lk__rpc_end(&h2->rpcs, rpc, code == NGHTTP2_REFUSED_STREAM ? LK__H2_NOT_RUN : LK__H2_LOST,
-	            status_of_reset(code), text);
+	            lk__grpc_status_of_reset(code), text);
 	return 0;
 }
 
@@ -405,24 +389,37 @@ unsigned lk__h2_count(const struct lk__h2 *h2)
 
 /* ---- The connection ------------------------------------------------------------------------- */
 
-static bool start(struct lk__h2 *h2)
+static nghttp2_session_callbacks *make_callbacks(void)
 {
-	static const nghttp2_settings_entry settings[] = {
-		{NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
-		{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW},
-	};
 	nghttp2_session_callbacks *callbacks;
-	int error;
 
 	if (nghttp2_session_callbacks_new(&callbacks))
-		return false;
+		return NULL;
 	nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
 	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
 	nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
 	nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_close);
 	nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_sent);
 	nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks, on_not_sent);
-	error = nghttp2_session_client_new(&h2->session, callbacks, h2);
+	return callbacks;
+}
+
+static bool start(struct lk__h2 *h2)
+{
+	static const nghttp2_settings_entry settings[] = {
+		{NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
+		{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW},
+	};
+	nghttp2_session_callbacks *callbacks = make_callbacks();
+	nghttp2_option *option = NULL;
+	int error = NGHTTP2_ERR_NOMEM;
+
+	if (callbacks && !nghttp2_option_new(&option)) {
+		/* The others wait for the server's limit, which would refuse them. */
+		nghttp2_option_set_peer_max_concurrent_streams(option, 1);
+		error = nghttp2_session_client_new2(&h2->session, callbacks, h2, option);
+	}
+	nghttp2_option_del(option);
 	nghttp2_session_callbacks_del(callbacks);
 	return !error && !nghttp2_submit_settings(h2->session, NGHTTP2_FLAG_NONE, settings, 2) &&
 	       !nghttp2_session_set_local_window_size(h2->session, NGHTTP2_FLAG_NONE, 0,
@@ -493,7 +490,8 @@ void lk__h2_feed(struct lk__h2 *h2, const void *bytes, size_t len, int64_t now_n
 
 void lk__h2_lost(struct lk__h2 *h2, const struct lk__why *why)
 {
-	die(h2, why);
+	/* A GOAWAY has told the reason. */
+	die(h2, h2->is_draining ? &h2->why : why);
 }
 
 void lk__h2_write(struct lk__h2 *h2, struct lk__buf *buf)

@@ -82,7 +82,8 @@ unsigned lk__h2_count(const struct lk__h2 *h2);
 /* Bytes of the server have arrived; then take all events, and write.  Nothing stops this because of
  * one stream. */
 void lk__h2_feed(struct lk__h2 *h2, const void *bytes, size_t len, int64_t now_ns);
-/* The connection has ended, or a byte could not be written. */
+/* The connection has ended, or a byte could not be written.  The reason does not count if the
+ * server has given its own. */
 void lk__h2_lost(struct lk__h2 *h2, const struct lk__why *why);
 /* Append all bytes that may be sent now. */
 void lk__h2_write(struct lk__h2 *h2, struct lk__buf *buf);

@@ -152,6 +152,7 @@ static char *converse(const uint8_t *data, size_t size, size_t step)
 	size_t len;
 	char *text = NULL;
 	FILE *events = open_memstream(&text, &len);
+	static const uint8_t settings[9] = {0, 0, 0, 4};
 
 	if (!events)
 		abort();
@@ -159,6 +160,9 @@ static char *converse(const uint8_t *data, size_t size, size_t step)
 	begin(&world, false);
 	begin(&world, true);
 	begin(&world, false);
+	/* Until its SETTINGS come, a server gets one request. */
+	write_out(&world);
+	feed(&world, settings, sizeof(settings));
 	write_out(&world);
 	for (size_t at = 0; at < size; at += step)
 		feed(&world, data + at, size - at < step ? size - at : step);

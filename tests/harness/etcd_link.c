@@ -13,6 +13,12 @@
 
 #define CALL_NS (ETCD_WAIT_MS * LK__MS)
 
+/* The time, as the connection sees it. */
+static int64_t time_of(const struct etcd_link *link)
+{
+	return lk__now_ns() + link->ahead_ns;
+}
+
 static lk_err dial(void *arg, const struct lk__address *address, int64_t deadline_ns,
                    struct lk__why *why)
 {
@@ -80,7 +86,7 @@ static struct lk__bytes written(const struct etcd_link *link)
 
 uint32_t etcd_call(struct etcd_link *link, const char *path)
 {
-	int64_t deadline_ns = lk__now_ns() + (link->call_ms ? link->call_ms * LK__MS : CALL_NS);
+	int64_t deadline_ns = time_of(link) + (link->call_ms ? link->call_ms * LK__MS : CALL_NS);
 	uint32_t id;
 
 	ck_assert_int_eq(lk__h2_call(link->h2, path, written(link), deadline_ns, &id), LK_OK);
@@ -122,7 +128,7 @@ static void read_some(struct etcd_link *link)
 	int64_t got = lk__socket_read(&link->socket, false, bytes, sizeof(bytes), &link->why);
 
 	if (got > 0)
-		lk__h2_feed(link->h2, bytes, (size_t)got, lk__now_ns());
+		lk__h2_feed(link->h2, bytes, (size_t)got, time_of(link));
 	else if (got < 0)
 		lk__h2_lost(link->h2, &link->why);
 }
@@ -132,7 +138,7 @@ bool etcd_next(struct etcd_link *link, int64_t ms)
 	const int64_t end_ns = lk__now_ns() + ms * LK__MS;
 
 	for (;;) {
-		int64_t due_ns = lk__h2_due_ns(link->h2);
+		int64_t wake_ns = lk__h2_due_ns(link->h2) - link->ahead_ns;
 		short events = POLLIN;
 		if (lk__h2_next(link->h2, &link->event))
 			return true;
@@ -142,9 +148,9 @@ bool etcd_next(struct etcd_link *link, int64_t ms)
 		if (lk__now_ns() >= end_ns)
 			return false;
 		if (!lk__socket_has_more(&link->socket))
-			lk__poll2(link->socket.fd, events, -1, due_ns < end_ns ? due_ns : end_ns);
+			lk__poll2(link->socket.fd, events, -1, wake_ns < end_ns ? wake_ns : end_ns);
 		read_some(link);
-		lk__h2_tick(link->h2, lk__now_ns());
+		lk__h2_tick(link->h2, time_of(link));
 	}
 }
 

@@ -21,6 +21,7 @@ struct etcd_link {
 	struct lk__tls_shared shared;
 	struct lk__socket socket;
 	struct lk__h2 *h2;
+	int64_t ahead_ns;   /* of the clock, as the connection sees it */
 	int64_t call_ms;    /* the deadline of a call, 0 = ETCD_WAIT_MS */
 	struct lk__buf out; /* bytes to send, of which that many were written */
 	size_t written;

@@ -32,6 +32,8 @@ struct etcd_servers {
 void etcd_start(struct etcd_servers *servers, int count);
 void etcd_stop(struct etcd_servers *servers);
 void etcd_kill(struct etcd_servers *servers, int node);
+void etcd_pause(struct etcd_servers *servers,
+                int node); /* SIGSTOP, and waits until it is stopped */
 /* Start it again, and wait until it has a leader. */
 void etcd_restart(struct etcd_servers *servers, int node);
 /* Does the node answer, and has it a leader? */

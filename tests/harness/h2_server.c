@@ -202,7 +202,7 @@ void h2_goaway(struct h2_link *link, int32_t last_id, uint32_t code, const char 
 
 /* ---- The connection ------------------------------------------------------------------------- */
 
-static void server_open(struct h2_server *server, uint32_t max_streams)
+void h2_server_open(struct h2_server *server, uint32_t max_streams)
 {
 	const nghttp2_settings_entry settings[] = {
 		{NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, max_streams}};
@@ -226,7 +226,7 @@ void h2_link_open(struct h2_link *link, uint32_t max_streams)
 	*link = (struct h2_link){.record = link->record,
 	                         .now_ns = 1000 * H2_SECOND,
 	                         .random = {(unsigned short)test_seed(), 7, 9}};
-	server_open(&link->server, max_streams);
+	h2_server_open(&link->server, max_streams);
 	link->h2 = lk__h2_new(&options, link->now_ns);
 	ck_assert_ptr_nonnull(link->h2);
 	h2_pass(link);
@@ -249,8 +249,7 @@ static size_t piece(struct h2_link *link, size_t left)
 	return size < left ? size : left;
 }
 
-/* From the client to the server; false if there were no bytes. */
-static bool pass_requests(struct h2_link *link)
+bool h2_pass_requests(struct h2_link *link)
 {
 	struct lk__buf buf = {0};
 	bool any;
@@ -297,7 +296,7 @@ void h2_pass(struct h2_link *link)
 	bool any;
 
 	do {
-		any = pass_requests(link);
+		any = h2_pass_requests(link);
 		any |= pass_responses(link);
 	} while (any);
 }

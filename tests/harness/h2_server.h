@@ -49,6 +49,10 @@ struct h2_link {
 /* max_streams 0 = no limit. */
 void h2_link_open(struct h2_link *link, uint32_t max_streams);
 void h2_link_close(struct h2_link *link);
+/* A server for the same client; the old one was deleted. */
+void h2_server_open(struct h2_server *server, uint32_t max_streams);
+/* Pass the client's bytes; false if there were none. */
+bool h2_pass_requests(struct h2_link *link);
 /* Pass all bytes, both ways, until there are none. */
 void h2_pass(struct h2_link *link);
 /* Take the next event; fails the test if there is none.  The result is &link->event. */
