@@ -20,7 +20,9 @@ HARNESS_SOURCES := $(filter-out %/certificate.c tests/harness/tls_%,$(HARNESS_SO
 TEST_SOURCES := $(filter-out tests/unit_tls% tests/live_tls%,$(TEST_SOURCES))
 endif
 ifeq ($(ETCD),no)
-HARNESS_SOURCES := $(filter-out tests/harness/h2_% tests/harness/etcd_%,$(HARNESS_SOURCES))
+# The model of etcd needs no nghttp2.
+ETCD_MODEL := $(filter tests/harness/etcd_model% tests/harness/etcd_script%,$(HARNESS_SOURCES))
+HARNESS_SOURCES := $(filter-out tests/harness/h2_% tests/harness/etcd_%,$(HARNESS_SOURCES)) $(ETCD_MODEL)
 TEST_SOURCES := $(filter-out tests/unit_etcd_h2% tests/live_etcd% tests/live_tls_etcd%,$(TEST_SOURCES))
 endif
 # What only tools/deps ci brings is not needed for the others.
