@@ -252,7 +252,8 @@ static int log_in(const char *password)
 
 TEST(users_have_tokens_that_end)
 {
-	const struct em_setup users = {.user = "u", .password = "p", .token_ttl_ms = 2000};
+	const struct em_setup users = {
+		.is_3_4 = true, .user = "u", .password = "p", .token_ttl_ms = 2000};
 
 	start(&users);
 	ck_assert_int_eq(put_at(0, "a", "1", 0), 3);

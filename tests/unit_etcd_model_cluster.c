@@ -5,7 +5,7 @@
 #include "etcd_model_fixture.h"
 
 static const struct em_setup plain = {0}, three = {.members = 3},
-			     old_three = {.members = 3, .asks_none = true};
+			     old_three = {.members = 3, .is_3_4 = true};
 
 #define SEEDS 40
 

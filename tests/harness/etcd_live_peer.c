@@ -14,7 +14,8 @@ static void keep(struct etcd_live_peer *peer)
 	const struct lk__h2_event *event = &peer->link.event;
 	struct etcd_live_mail *mail, **end;
 
-	ck_assert_msg(event->kind <= LK__H2_ENDED, "the connection has ended");
+	ck_assert_msg(event->kind <= LK__H2_ENDED, "the connection ends: %s",
+	              event->why ? event->why->text : "the server is draining");
 	mail = calloc(1, sizeof(*mail) + event->message.len);
 	ck_assert_ptr_nonnull(mail);
 	mail->id = event->id;

@@ -34,7 +34,7 @@ struct etcd_model *em_new(const struct em_setup *setup, uint64_t seed, int64_t n
 	if (!model->setup.members)
 		model->setup.members = 1;
 	if (!model->setup.version)
-		model->setup.version = "3.5.21";
+		model->setup.version = "3.5.35";
 	if (!model->setup.election_ms)
 		model->setup.election_ms = 1000;
 	if (!model->setup.token_ttl_ms)
@@ -401,14 +401,17 @@ static bool survives_fault(struct etcd_model *model, struct em_request *request,
 
 enum em_error em_check_rights(struct etcd_model *model, const struct em_request *request)
 {
+	enum em_rights rights;
+
 	if (request->has_leader && model->members[request->member].leader < 0)
 		return EM_ENO_LEADER;
 	if (request->len > EM_REQUEST_MAX)
 		return EM_ETOO_LARGE;
-	if (!model->setup.user || request->method->is_free)
+	rights = model->setup.is_3_4 ? request->method->rights_3_4 : request->method->rights;
+	if (!model->setup.user || rights == EM_ANY_TOKEN)
 		return EM_OK;
 	if (!request->token[0])
-		return request->method->needs_user ? EM_EUSER_EMPTY : EM_OK;
+		return rights == EM_USER ? EM_EUSER_EMPTY : EM_OK;
 	return em_token_is_valid(model, request->token) ? EM_OK : EM_ETOKEN;
 }
 
@@ -483,5 +486,6 @@ void em_send(struct etcd_model *model, uint64_t id, struct lk__bytes message)
 	request.connection = stream->connection;
 	request.member = stream->member;
 	request.method = em_method_find(paths[stream->is_watch]);
+	memcpy(request.token, stream->token, sizeof(request.token));
 	submit(model, &request, message, paths[stream->is_watch]);
 }

@@ -44,10 +44,11 @@ enum { EM_MEMBERS_MAX = 5 };
 
 struct em_setup {
 	int members;         /* 0 = 1 */
-	const char *version; /* NULL = "3.5.21"; borrowed, as all texts here */
-	/* As 3.4.23: a leader renews and revokes without asking the others whether it still leads;
-	 * the status of a write that meets no leader is 2, not 4. */
-	bool asks_none;
+	const char *version; /* NULL = "3.5.35"; borrowed, as all texts here */
+	/* As 3.4.23: a leader renews and revokes without asking the others whether it still leads,
+	 * the status of a write that meets no leader is 2, not 4, and fewer methods want a user.
+	 * Else as 3.5.35 and 3.6.16. */
+	bool is_3_4;
 	int64_t election_ms; /* timeout, 0 = 1000 */
 	int64_t early_ns;    /* an event's revision can be read that long after it, 0 = at once */
 	const char *user, *password; /* NULL = without authentication */

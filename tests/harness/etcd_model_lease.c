@@ -208,7 +208,7 @@ void em_lessor_demote(struct etcd_model *model, int member)
 /* The loop of a member whose lessor is the primary one: find expired leases. */
 static void find_expired(struct etcd_model *model, int member)
 {
-	if (!model->setup.asks_none && !em_is_in_touch(model, member))
+	if (!model->setup.is_3_4 && !em_is_in_touch(model, member))
 		return;
 	EM_EACH(struct em_lease, lease, model->leases)
 	{

@@ -349,11 +349,17 @@ enum em_needs {
 typedef enum em_error em_serve_fn(struct etcd_model *model, int member, struct lk__bytes message,
                                   struct lk__pb_writer *writer);
 
+/* Which token a call may come with, where there are users. */
+enum em_rights {
+	EM_ANY_TOKEN,
+	EM_VALID_TOKEN, /* or none */
+	EM_USER,        /* a valid one */
+};
+
 struct em_method {
 	const char *path;
 	bool is_stream;
-	bool is_free;    /* its token is not looked at */
-	bool needs_user; /* no token is not enough */
+	enum em_rights rights, rights_3_4;
 	/* What refuses it whatever is in the store; NULL = nothing. */
 	enum em_error (*check)(struct lk__bytes message);
 	enum em_needs (*needs)(struct lk__bytes message);
@@ -386,7 +392,8 @@ enum em_error em_check_delete(const struct lk__etcd_delete *del);
 /* What can refuse them in the store, as it is now. */
 enum em_error em_can_range(const struct etcd_model *model, const struct lk__etcd_range *range,
                            int64_t latest);
-enum em_error em_can_put(const struct etcd_model *model, const struct lk__etcd_put *put);
+enum em_error em_can_put(const struct etcd_model *model, const struct lk__etcd_put *put,
+                         bool key_first);
 void em_do_range(struct etcd_model *model, const struct lk__etcd_range *range, int64_t latest,
                  struct lk__pb_writer *writer);
 void em_do_put(struct etcd_model *model, const struct lk__etcd_put *put,

@@ -73,29 +73,27 @@ static enum em_error delete_check(struct lk__bytes message)
 
 #define KV "/etcdserverpb.KV/"
 #define LEASE "/etcdserverpb.Lease/"
+#define SERVER "/etcdserverpb.Maintenance/"
 
+/* A Watch answers by itself what its token allows; see etcd_model_watch.c. */
 static const struct em_method methods[] = {
-	{KV "Range", .needs_user = true, .check = range_check, .needs = range_needs,
-         .serve = em_serve_range},
-	{KV "Put", .needs_user = true, .check = put_check, .needs = a_write, .serve = em_serve_put},
-	{KV "DeleteRange", .needs_user = true, .check = delete_check, .needs = a_write,
-         .serve = em_serve_delete},
-	{KV "Txn", .needs_user = true, .check = em_txn_check, .needs = em_txn_needs,
-         .serve = em_serve_txn},
-	{KV "Compact", .needs = a_write, .serve = em_serve_compact},
-	{LEASE "LeaseGrant", .needs = a_write, .serve = em_serve_grant},
-	{LEASE "LeaseRevoke", .needs = a_write, .serve = em_serve_revoke},
-	{LEASE "LeaseTimeToLive", .needs = a_read, .serve = em_serve_time_to_live},
-	{LEASE "LeaseKeepAlive", .is_stream = true, .is_free = true, .needs = a_lessor,
-         .serve = em_serve_keep_alive},
-	{"/etcdserverpb.Watch/Watch", .is_stream = true, .is_free = true, .needs = nothing},
-	{"/etcdserverpb.Maintenance/Status", .is_free = true, .needs = nothing,
-         .serve = em_serve_status},
-	{"/etcdserverpb.Maintenance/Alarm", .needs = a_write, .serve = em_serve_alarm},
-	{"/etcdserverpb.Cluster/MemberList", .is_free = true, .needs = members_need,
-         .serve = em_serve_members},
-	/* A token that it comes with must be valid. */
-	{"/etcdserverpb.Auth/Authenticate", .needs = a_write, .serve = em_serve_authenticate},
+	{KV "Range", false, EM_USER, EM_USER, range_check, range_needs, em_serve_range},
+	{KV "Put", false, EM_USER, EM_USER, put_check, a_write, em_serve_put},
+	{KV "DeleteRange", false, EM_USER, EM_USER, delete_check, a_write, em_serve_delete},
+	{KV "Txn", false, EM_USER, EM_USER, em_txn_check, em_txn_needs, em_serve_txn},
+	{KV "Compact", false, EM_USER, EM_VALID_TOKEN, NULL, a_write, em_serve_compact},
+	{LEASE "LeaseGrant", false, EM_USER, EM_VALID_TOKEN, NULL, a_write, em_serve_grant},
+	{LEASE "LeaseRevoke", false, EM_USER, EM_VALID_TOKEN, NULL, a_write, em_serve_revoke},
+	{LEASE "LeaseTimeToLive", false, EM_USER, EM_ANY_TOKEN, NULL, a_read,
+         em_serve_time_to_live},
+	{LEASE "LeaseKeepAlive", true, EM_USER, EM_ANY_TOKEN, NULL, a_lessor, em_serve_keep_alive},
+	{"/etcdserverpb.Watch/Watch", true, EM_ANY_TOKEN, EM_ANY_TOKEN, NULL, nothing, NULL},
+	{SERVER "Status", false, EM_USER, EM_ANY_TOKEN, NULL, nothing, em_serve_status},
+	{SERVER "Alarm", false, EM_USER, EM_VALID_TOKEN, NULL, a_write, em_serve_alarm},
+	{"/etcdserverpb.Cluster/MemberList", false, EM_USER, EM_ANY_TOKEN, NULL, members_need,
+         em_serve_members},
+	{"/etcdserverpb.Auth/Authenticate", false, EM_ANY_TOKEN, EM_VALID_TOKEN, NULL, a_write,
+         em_serve_authenticate},
 };
 
 const struct em_method *em_method_find(const char *path)
@@ -214,8 +212,8 @@ static enum em_error can_renew(struct etcd_model *model, struct em_request *requ
 	model->lessor = request->holder - 1;
 	leader = &model->members[model->lessor];
 	if (leader == member)
-		return model->setup.asks_none || em_is_in_touch(model, request->member) ? EM_OK
-		                                                                        : EM_WAITS;
+		return model->setup.is_3_4 || em_is_in_touch(model, request->member) ? EM_OK
+		                                                                     : EM_WAITS;
 	return leader->is_up && !leader->is_stopped && !leader->is_cut && !member->is_cut
 	               ? EM_OK
 	               : EM_WAITS;
@@ -262,7 +260,7 @@ static enum em_error time_out(const struct etcd_model *model, const struct em_re
 		return EM_ETIMEOUT;
 	if (needs == EM_NEEDS_WRITE) {
 		if (!request->holder)
-			return model->setup.asks_none ? EM_EDEADLINE_OLD : EM_EDEADLINE;
+			return model->setup.is_3_4 ? EM_EDEADLINE_OLD : EM_EDEADLINE;
 		return member->term != request->term ? EM_ETIMEOUT_LEADER : EM_ETIMEOUT;
 	}
 	if (!request->holder)

@@ -91,7 +91,8 @@ void em_store_init(struct em_store *store)
 	                           .records.size = sizeof(struct em_record),
 	                           .keys.size = sizeof(size_t),
 	                           .found.size = sizeof(size_t),
-	                           .revision = 1};
+	                           .revision = 1,
+	                           .compacted = -1};
 }
 
 void em_store_copy(struct em_store *store)

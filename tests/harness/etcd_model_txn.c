@@ -2,6 +2,8 @@
  * Txn of the model of etcd: see etcd_model.h.  A Txn inside of a Txn is not known here. */
 #include "etcd_model_parts.h"
 
+#include <string.h>
+
 static const struct lk__bytes all = {"", 1};
 
 /* ---- Checks of the request --------------------------------------------------------------------
@@ -187,17 +189,22 @@ static bool is_permitted(const struct etcd_model *model, struct lk__pb_list ops)
 	return true;
 }
 
-/* All Puts are looked at first, as 3.4.23 does. */
+/* Before 3.6, all Puts are looked at first.  Their keys come before their leases, other than for a
+ * Put by itself. */
 static enum em_error can_do(const struct etcd_model *model, struct lk__pb_list ops, int64_t latest)
 {
 	struct lk__pb_list again = ops;
+	bool puts_first = !strncmp(model->setup.version, "3.4.", 4) ||
+	                  !strncmp(model->setup.version, "3.5.", 4);
 	struct em_op op;
 	enum em_error error = EM_OK;
 
 	while (!error && lk__pb_next(&ops, &op))
 		if (op.has_put)
-			error = em_can_put(model, &op.put);
-	while (!error && lk__pb_next(&again, &op))
+			error = em_can_put(model, &op.put, true);
+		else if (op.has_range && !puts_first)
+			error = em_can_range(model, &op.range, latest);
+	while (!error && puts_first && lk__pb_next(&again, &op))
 		if (op.has_range)
 			error = em_can_range(model, &op.range, latest);
 	return error;
