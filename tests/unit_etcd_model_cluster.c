@@ -228,6 +228,43 @@ TEST(frozen_leader_answers_what_another_member_forwards)
 	stop();
 }
 
+/* As seen with 3.6.16.  CheckQuorum ends it within two election timeouts. */
+TEST(leader_without_its_peers_renews_until_it_steps_down)
+{
+	uint64_t stream;
+	int64_t lease, answered_ns = 0;
+
+	start(&three);
+	lease = grant(60);
+	stream = open_stream(0, KEEP_ALIVE);
+	em_cut(world.model, 0, true);
+	for (int i = 0; i < 30 && keep_alive(stream, lease) == 60; i++) {
+		pass(100 * MS);
+		answered_ns += 100 * MS;
+	}
+	ck_assert_int_ge(answered_ns, S);
+	ck_assert_int_le(answered_ns, 2 * S);
+	stop();
+}
+
+/* What it has found expired is in its own log, and lost with its term. */
+TEST(leader_without_its_peers_revokes_nothing)
+{
+	for (uint64_t seed = 0; seed < SEEDS; seed++) {
+		start_seeded(&three, seed);
+		ck_assert_int_eq(put_at(0, "a", "1", grant(2)), 0);
+		pass(1400 * MS);
+		em_cut(world.model, 0, true);
+		pass(3 * S);
+		ck_assert_int_ge(em_leader(world.model), 1);
+		em_cut(world.model, 0, false);
+		pass(100 * MS);
+		/* The new leader began with the whole time and an election timeout. */
+		ck_assert_str_eq(get("a"), "1");
+		stop();
+	}
+}
+
 TEST(leader_that_was_deposed_after_its_check_revokes_early)
 {
 	uint64_t stream;

@@ -45,7 +45,7 @@ enum { EM_MEMBERS_MAX = 5 };
 struct em_setup {
 	int members;         /* 0 = 1 */
 	const char *version; /* NULL = "3.5.35"; borrowed, as all texts here */
-	/* As 3.4.23: a leader renews and revokes without asking the others whether it still leads,
+	/* As 3.4.23: a leader whose disk stands still renews and revokes without asking the others,
 	 * the status of a write that meets no leader is 2, not 4, and fewer methods want a user.
 	 * Else as 3.5.35 and 3.6.16. */
 	bool is_3_4;

@@ -291,7 +291,7 @@ void em_kill(struct etcd_model *model, int member)
 	em_lessor_demote(model, member);
 	EM_EACH(struct em_lease, lease, model->leases)
 	{
-		lease->is_revoking[member] = false;
+		lease->revoke[member] = EM_REVOKE_NONE;
 	}
 	for (size_t i = model->connections.count; i-- > 0;) {
 		const struct em_connection *connection =

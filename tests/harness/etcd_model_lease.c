@@ -196,24 +196,34 @@ void em_lessor_promote(struct etcd_model *model, int member)
 	EM_EACH(struct em_lease, lease, model->leases)
 	{
 		lease->expires_ns[member] = model->now_ns + lease->ttl_s * EM_S + extra_ns;
-		lease->is_revoking[member] = false;
+		lease->revoke[member] = EM_REVOKE_NONE;
 	}
 }
 
 void em_lessor_demote(struct etcd_model *model, int member)
 {
 	model->members[member].is_primary = false;
+	EM_EACH(struct em_lease, lease, model->leases)
+	{
+		if (lease->revoke[member] == EM_REVOKE_IN_LOG)
+			lease->revoke[member] = EM_REVOKE_NONE;
+	}
 }
 
 /* The loop of a member whose lessor is the primary one: find expired leases. */
 static void find_expired(struct etcd_model *model, int member)
 {
-	if (!model->setup.is_3_4 && !em_is_in_touch(model, member))
+	bool is_frozen = model->members[member].is_frozen;
+
+	if (is_frozen && !model->setup.is_3_4)
 		return;
 	EM_EACH(struct em_lease, lease, model->leases)
 	{
-		if (is_known(model, lease, member) && lease->expires_ns[member] <= model->now_ns)
-			lease->is_revoking[member] = true;
+		if (is_known(model, lease, member) && lease->expires_ns[member] <= model->now_ns &&
+		    !lease->revoke[member])
+			lease->revoke[member] = is_frozen || em_is_in_touch(model, member)
+			                                ? EM_REVOKE_WAITS
+			                                : EM_REVOKE_IN_LOG;
 	}
 }
 
@@ -225,9 +235,9 @@ static bool revoke_found(struct etcd_model *model, int member)
 		return false;
 	EM_EACH(struct em_lease, lease, model->leases)
 	{
-		if (!lease->is_revoking[member])
+		if (!lease->revoke[member])
 			continue;
-		lease->is_revoking[member] = false;
+		lease->revoke[member] = EM_REVOKE_NONE;
 		if (!lease->gone_index) {
 			em_revoke(model, lease->id);
 			em_committed(model);
@@ -278,7 +288,7 @@ static int64_t member_due(const struct etcd_model *model, int i)
 
 	EM_EACH(struct em_lease, lease, model->leases)
 	{
-		if (is_known(model, lease, i) && !lease->is_revoking[i] &&
+		if (is_known(model, lease, i) && !lease->revoke[i] &&
 		    lease->expires_ns[i] < expires_ns)
 			expires_ns = lease->expires_ns[i];
 	}

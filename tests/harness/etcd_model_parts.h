@@ -224,11 +224,18 @@ struct em_member {
 	int64_t lease_loop_ns, watch_loop_ns; /* the next turns */
 };
 
+enum em_revoke {
+	EM_REVOKE_NONE,
+	EM_REVOKE_WAITS,  /* forwarded to the next leader, if the member does not lead any more */
+	EM_REVOKE_IN_LOG, /* of a leader without its peers: lost with its term */
+};
+
 struct em_lease {
 	int64_t id, ttl_s;
 	uint64_t granted_index, gone_index; /* 0 = not gone */
 	int64_t expires_ns[EM_MEMBERS_MAX]; /* by the lessor of that member, if primary */
-	bool is_revoking[EM_MEMBERS_MAX];   /* found expired by it, its revoke is on the way */
+	/* Found expired by that member. */
+	uint8_t revoke[EM_MEMBERS_MAX]; /* enum em_revoke */
 };
 
 struct em_connection {

@@ -200,7 +200,10 @@ static enum em_error can_write(struct etcd_model *model, struct em_request *requ
 	return EM_WAITS;
 }
 
-/* A frozen disk does not keep members from talking; a dead leader is noticed at once. */
+/* A member that takes itself for the leader renews by itself.  Newer ones (from 3.4.34, 3.5.16 and
+ * 3.6.0 on) ask the others first if their disk stands still, and only then; 3.4.31 and 3.5.13
+ * always asked.  What is forwarded to it, it does not check; a frozen disk does not keep members
+ * from talking; and a dead leader is noticed at once. */
 static enum em_error can_renew(struct etcd_model *model, struct em_request *request)
 {
 	const struct em_member *member = &model->members[request->member], *leader;
@@ -212,8 +215,10 @@ static enum em_error can_renew(struct etcd_model *model, struct em_request *requ
 	model->lessor = request->holder - 1;
 	leader = &model->members[model->lessor];
 	if (leader == member)
-		return model->setup.is_3_4 || em_is_in_touch(model, request->member) ? EM_OK
-		                                                                     : EM_WAITS;
+		return model->setup.is_3_4 || !member->is_frozen ||
+		                       em_is_in_touch(model, request->member)
+		               ? EM_OK
+		               : EM_WAITS;
 	return leader->is_up && !leader->is_stopped && !leader->is_cut && !member->is_cut
 	               ? EM_OK
 	               : EM_WAITS;
