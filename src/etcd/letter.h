@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * What a mailbox holds: the last message to its client.  Each is a version of the mailbox's key,
+ * and its client, which watches the key, gets them all, in order.
+ *
+ *   1                          nothing yet
+ *   1 g <nonce> <created> ...  the lock is granted to that ticket; the next tickets follow, each as
+ *                              <client><nonce>:<created>
+ *   1 b <nonce>                that hold was broken */
+#ifndef LK__ETCD_LETTER_H
+#define LK__ETCD_LETTER_H
+
+#include "keys.h"
+
+#define LK__ETCD_NEXT_MAX 7
+#define LK__ETCD_LETTER_MAX                                                                        \
+	(32 + LK__NONCE_SIZE + LK__ETCD_NEXT_MAX * (LK__CLIENT_ID_SIZE + LK__NONCE_SIZE + 22))
+
+enum lk__etcd_letter_kind {
+	LK__LETTER_NONE,
+	LK__LETTER_GRANT,
+	LK__LETTER_BROKEN,
+};
+
+struct lk__etcd_letter {
+	enum lk__etcd_letter_kind kind;
+	char nonce[LK__NONCE_SIZE];
+	/* A grant: the ticket's place, and the tickets after it, none left out. */
+	int64_t created;
+	unsigned count;
+	struct lk__etcd_ticket next[LK__ETCD_NEXT_MAX];
+};
+
+/* Write it, NUL-ended; returns the length. */
+size_t lk__etcd_letter_write(char text[LK__ETCD_LETTER_MAX], const struct lk__etcd_letter *letter);
+/* False if it is malformed, or of a newer version: the letter is then none. */
+bool lk__etcd_letter_read(struct lk__etcd_letter *letter, struct lk__bytes text);
+
+#endif
