@@ -73,7 +73,8 @@ void lk__ticket_serve(struct lk__core *core, int64_t now_ns, struct lk__ticket *
 static void granted(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                     const struct lk__pending *request, const struct lk__answer *answer)
 {
-	int64_t valid_until_ns = request->sent_ns + ticket->queue->lease_ms * MS -
+	int64_t valid_until_ns = (answer->since_ns ? answer->since_ns : request->sent_ns) +
+	                         ticket->queue->lease_ms * MS -
 	                         lk__margin_ns(ticket->queue->lease_ms);
 
 	if (lk__ticket_is_leaving(ticket))
@@ -198,8 +199,8 @@ static void busy(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                  const struct lk__pending *request, const struct lk__answer *answer)
 {
-	int64_t valid_until_ns =
-		request->sent_ns + request->lease_ms * MS - lk__margin_ns(request->lease_ms);
+	int64_t valid_until_ns = (answer->since_ns ? answer->since_ns : request->sent_ns) +
+	                         request->lease_ms * MS - lk__margin_ns(request->lease_ms);
 	struct lk__op *waiter = ticket->extenders;
 	bool awaited = request->extends && waiter && waiter->sent;
 	bool is_unextended = request->kind == LK__RECLAIM && ticket->queue->fixed;

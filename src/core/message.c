@@ -33,7 +33,8 @@ static void grant(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 	    message->permits != ticket->queue->permits)
 		return; /* malformed or forged; ignore it */
 	ticket->head_unserved = false;
-	ticket->valid_until_ns = ticket->first_sent_ns + life_ns - lk__margin_ns(message->life_ms);
+	ticket->valid_until_ns = (message->since_ns ? message->since_ns : ticket->first_sent_ns) +
+	                         life_ns - lk__margin_ns(message->life_ms);
 	ticket->granted_by_message = true;
 	ticket->is_shared = false;
 	if (ticket->queue->final && !message->claim) {

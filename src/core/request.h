@@ -246,6 +246,7 @@ struct lk__answer {
 	bool older;    /* granted, kept, of a quorum: an older ticket is the head of the queue */
 	uint64_t arrival;
 	int64_t store_us; /* the store's clock when it answered */
+	int64_t since_ns; /* granted, kept: our clock at the begin of its lease, 0 = the sending */
 	int64_t waiting;  /* tickets in the queue */
 	int64_t rank;
 	int64_t left_ms;  /* until the leases in the way have expired */
@@ -289,8 +290,9 @@ struct lk__message {
 	uint64_t priority; /* of a quorum's ticket, 0 = a single server's */
 	uint16_t epoch;    /* the same */
 	uint64_t fence;
-	int64_t life_ms; /* LK__GRANT: until the store's lease expires */
-	bool claim;      /* LK__GRANT: not valid until claimed */
+	int64_t life_ms;  /* LK__GRANT: until the store's lease expires */
+	int64_t since_ns; /* LK__GRANT: our clock at the begin of its lease, 0 = the first ask */
+	bool claim;       /* LK__GRANT: not valid until claimed */
 	int64_t waiting;
 	int64_t store_us;
 	int64_t in_ms;                  /* LK__REASK */
