@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: MIT
+ * The jobs of locks: which transaction is next for each, and what its answer makes of it. */
+#include "session_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_LOOK_MS 1000 /* a ticket that waits for longer watches the one before it */
+#define LOOK_MS 10000
+
+static uint64_t fence_of(const struct lk__etcd_own_ticket *ticket)
+{
+	return (uint64_t)ticket->created << 16;
+}
+
+static struct lk__etcd_queue queue_of(const struct lk__etcd_session *session,
+                                      const struct lk__etcd_job *job)
+{
+	return lk__etcd_queue_of(session, job->name, job->name_len);
+}
+
+/* ---- What was read of a queue --------------------------------------------------------------- */
+
+static void forget(struct lk__etcd_session *session)
+{
+	free(session->memo);
+	session->memo = NULL;
+}
+
+static void note(struct lk__etcd_session *session, const struct lk__etcd_job *job,
+                 const struct lk__etcd_seen *seen)
+{
+	forget(session);
+	session->memo = calloc(1, sizeof(*session->memo) + job->name_len);
+	if (!session->memo)
+		return; /* it is read again */
+	session->memo->count = seen->count;
+	memcpy(session->memo->first, seen->first, sizeof(seen->first));
+	session->memo->name_len = job->name_len;
+	memcpy(session->memo->name, job->name, job->name_len);
+}
+
+static const struct lk__etcd_memo *noted(const struct lk__etcd_session *session,
+                                         const struct lk__etcd_job *job)
+{
+	const struct lk__etcd_memo *memo = session->memo;
+
+	return memo && memo->name_len == job->name_len &&
+	                       memcmp(memo->name, job->name, job->name_len) == 0
+	               ? memo
+	               : NULL;
+}
+
+/* ---- Sending -------------------------------------------------------------------------------- */
+
+static void send(struct lk__etcd_session *session, struct lk__etcd_job *job,
+                 struct lk__etcd_own_ticket *ticket, const struct lk__etcd_recipe *recipe)
+{
+	char bytes[LK__ETCD_MESSAGE_MAX];
+	struct lk__pb_writer writer;
+	struct lk__etcd_call *call;
+
+	lk__pb_writer_init(&writer, bytes, sizeof(bytes));
+	lk__etcd_put_txn(&writer, &recipe->txn);
+	call = writer.is_full
+	               ? NULL
+	               : lk__etcd_call(session, LK__ETCD_FOR_JOB, LK__ETCD_CALL_TXN, &writer);
+	if (!call) {
+		lk__etcd_refuse(job, &lk__etcd_no_memory);
+		return;
+	}
+	call->job = job;
+	call->plan = recipe->plan;
+	job->is_calling = true;
+	if (ticket)
+		ticket->busy = job;
+}
+
+static void ask(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_job *job)
+{
+	struct lk__etcd_own_ticket *ticket = lk__etcd_find(session, job->nonce);
+	struct lk__etcd_queue queue = queue_of(session, job);
+	struct lk__etcd_recipe recipe;
+
+	if (!ticket)
+		ticket = lk__etcd_add(session, job);
+	if (ticket && !ticket->lease) {
+		ticket->lease =
+			lk__etcd_lease_of(session, lk__etcd_ttl_s(job->lease_ms), job->fixed);
+		if (ticket->lease)
+			ticket->lease->tickets++;
+	}
+	if (!ticket || !ticket->lease) {
+		lk__etcd_refuse(job, &lk__etcd_no_memory);
+		return;
+	}
+	if (ticket->busy || !lk__etcd_lease_is_live(session, now_ns, ticket->lease) ||
+	    session->state != LK__ETCD_READY)
+		return;
+	if (ticket->is_under_another)
+		lk__etcd_move(&recipe, &queue, job->nonce, ticket->created, ticket->lease->id,
+		              ticket->lease->ttl_s, job->fixed);
+	else if (ticket->created)
+		lk__etcd_look(&recipe, &queue, job->nonce);
+	else
+		lk__etcd_ask(&recipe, &queue, job->nonce, job->only_try, ticket->lease->id,
+		             ticket->lease->ttl_s, job->fixed);
+	send(session, job, ticket, &recipe);
+}
+
+/* By a request for the same ticket: one that came later must not overtake it. */
+static bool is_preceded(const struct lk__etcd_session *session, const struct lk__etcd_job *job)
+{
+	for (const struct lk__etcd_job *at = session->jobs; at && at != job; at = at->next)
+		if (!at->is_done && strcmp(at->nonce, job->nonce) == 0)
+			return true;
+	return false;
+}
+
+static void leave(struct lk__etcd_session *session, struct lk__etcd_job *job)
+{
+	struct lk__etcd_own_ticket *ticket = lk__etcd_find(session, job->nonce);
+	struct lk__etcd_queue queue = queue_of(session, job);
+	const struct lk__answer left = {.kind = LK__LEFT};
+	struct lk__etcd_recipe recipe;
+
+	if (!ticket && job->is_chore) {
+		lk__etcd_done(job, &left); /* the core has done it meanwhile */
+		return;
+	}
+	if (!ticket)
+		ticket = lk__etcd_add(session, job);
+	if (!ticket) {
+		lk__etcd_refuse(job, &lk__etcd_no_memory);
+		return;
+	}
+	ticket->is_leaving = true;
+	if (session->state != LK__ETCD_READY || ticket->busy || is_preceded(session, job))
+		return;
+	lk__etcd_leave(&recipe, &queue, job->nonce, ticket->created, ticket->next,
+	               ticket->is_waiting ? 0 : ticket->count);
+	send(session, job, ticket, &recipe);
+}
+
+/* Tell the first ticket; read which it is, unless that was just read. */
+static void serve(struct lk__etcd_session *session, struct lk__etcd_job *job)
+{
+	const struct lk__etcd_memo *memo = noted(session, job);
+	struct lk__etcd_queue queue = queue_of(session, job);
+	const struct lk__answer nothing = {.kind = LK__LEFT};
+	struct lk__etcd_recipe recipe;
+
+	if (session->state != LK__ETCD_READY)
+		return;
+	if (!memo)
+		lk__etcd_look(&recipe, &queue, "");
+	else if (memo->count && memo->first[0].client[0])
+		lk__etcd_serve(&recipe, &queue, memo->first, memo->count);
+	else
+		lk__etcd_done(job, &nothing); /* empty; or one that notices it by itself */
+	if (!job->is_done)
+		send(session, job, NULL, &recipe);
+}
+
+void lk__etcd_advance(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_job *job)
+{
+	static const struct lk__answer memory = {.kind = LK__MEMORY,
+	                                         .epoch = {.len = 1, .text = "1"}};
+	static const struct lk__answer done = {.kind = LK__DONE};
+	static const struct lk__etcd_outcome unsupported = {.err = LK_EUNSUPPORTED,
+	                                                    .text = "not supported on etcd"};
+
+	switch (job->kind) {
+	case LK__ASK:
+		ask(session, now_ns, job);
+		break;
+	case LK__LEAVE:
+		leave(session, job);
+		break;
+	case LK__HAND:
+		serve(session, job);
+		break;
+	case LK__RENEW:
+		lk__etcd_renew(session, now_ns, job);
+		break;
+	case LK__EPOCH:
+		lk__etcd_done(job, &memory); /* etcd forgets nothing */
+		break;
+	case LK__PING:
+		lk__etcd_done(job, &done);
+		break;
+	default:
+		lk__etcd_refuse(job, &unsupported);
+		break;
+	}
+}
+
+/* ---- Answers -------------------------------------------------------------------------------- */
+
+/* The ticket is in the queue. */
+static void queued(struct lk__etcd_session *session, struct lk__etcd_job *job,
+                   struct lk__etcd_own_ticket *ticket, const struct lk__etcd_seen *seen)
+{
+	const struct lk__etcd_ticket *before = seen->has_put ? seen->first
+	                                       : seen->before <= seen->count
+	                                               ? &seen->first[seen->before - 1]
+	                                               : NULL;
+	struct lk__answer answer = {
+		.kind = LK__QUEUED,
+		.arrival = (uint64_t)seen->created,
+		.rank = seen->before,
+		.left_ms = seen->has_put ? FIRST_LOOK_MS : LOOK_MS,
+	};
+
+	ticket->is_waiting = true;
+	if (before && (!before->client[0] || !seen->has_put))
+		lk__etcd_watch(session, ticket, before, seen->revision);
+	lk__etcd_done(job, &answer);
+}
+
+static void granted(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_job *job,
+                    struct lk__etcd_own_ticket *ticket, const struct lk__etcd_seen *seen)
+{
+	struct lk__answer answer = {
+		.kind = LK__GRANTED,
+		.fence = fence_of(ticket),
+		.since_ns = ticket->lease->machine.since_ns,
+		.store_us = LK__ETCD_LATE_US,
+	};
+
+	ticket->is_waiting = false;
+	if (seen->created != ticket->granted) { /* else its letter has the next ones */
+		ticket->count = 0;
+		for (unsigned i = 1; i < seen->count && ticket->count < LK__ETCD_NEXT_MAX; i++)
+			ticket->next[ticket->count++] = seen->first[i];
+	}
+	answer.waiting = ticket->count;
+	if (ticket->fixed && !seen->has_put) {
+		lk__etcd_renew(session, now_ns, job); /* its time begins now */
+		return;
+	}
+	ticket->lease->rests = ticket->fixed;
+	lk__etcd_done(job, &answer);
+}
+
+static void asked(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_job *job,
+                  struct lk__etcd_own_ticket *ticket, const struct lk__etcd_seen *seen)
+{
+	static const struct lk__etcd_outcome foreign = {.err = LK_EFOREIGN,
+	                                                .text = "the name is one of another kind"};
+	const struct lk__answer busy = {.kind = LK__BUSY, .left_ms = LOOK_MS};
+
+	if (seen->is_past) {
+		lk__etcd_set_up_again(session); /* the job goes on after it */
+		return;
+	}
+	ticket->created = seen->created;
+	ticket->is_under_another =
+		seen->created && !seen->has_put && seen->lease != ticket->lease->id;
+	if (ticket->is_under_another)
+		return; /* move it first: the store lets that lease expire */
+	if (seen->created && (seen->before == 0 || seen->created == ticket->granted)) {
+		granted(session, now_ns, job, ticket, seen);
+	} else if (seen->created && !job->only_try) {
+		queued(session, job, ticket, seen);
+	} else if (seen->is_other_kind) {
+		lk__etcd_remove(session, ticket);
+		lk__etcd_refuse(job, &foreign);
+		job->answer.by_script = true;
+	} else if (job->only_try) {
+		lk__etcd_remove(session, ticket);
+		lk__etcd_done(job, &busy);
+	}
+	/* Else it was not there: put it. */
+}
+
+static void moved(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket,
+                  const struct lk__etcd_seen *seen)
+{
+	if (seen->is_past) {
+		lk__etcd_set_up_again(session);
+		return;
+	}
+	ticket->is_under_another = false;
+	if (!seen->has_put)
+		ticket->created = 0; /* it was not there any more */
+}
+
+static void left(struct lk__etcd_session *session, struct lk__etcd_job *job,
+                 struct lk__etcd_own_ticket *ticket, const struct lk__etcd_seen *seen)
+{
+	struct lk__answer answer = {.kind = LK__LEFT, .mine = seen->had};
+
+	if (!seen->is_served) {
+		note(session, job, seen);
+		answer.free = seen->count == 0;
+		answer.more = seen->count && seen->first[0].client[0] &&
+		              (!ticket || seen->first[0].created > ticket->created);
+	}
+	if (ticket)
+		lk__etcd_remove(session, ticket);
+	lk__etcd_done(job, &answer);
+}
+
+static void served(struct lk__etcd_session *session, struct lk__etcd_job *job, bool was_read,
+                   const struct lk__etcd_seen *seen)
+{
+	const struct lk__etcd_memo *memo = noted(session, job);
+	int64_t tried = memo && memo->count ? memo->first[0].created : 0;
+	struct lk__answer answer = {.kind = LK__LEFT};
+
+	if (was_read) {
+		note(session, job, seen);
+		return; /* now serve it */
+	}
+	forget(session);
+	if (!seen->is_served && seen->count && seen->first[0].created != tried) {
+		note(session, job, seen);
+		answer.more = seen->first[0].client[0];
+	}
+	lk__etcd_done(job, &answer);
+}
+
+static void refused(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_job *job,
+                    struct lk__etcd_own_ticket *ticket, const struct lk__etcd_outcome *outcome)
+{
+	if (ticket && job->kind == LK__ASK && !ticket->created)
+		lk__etcd_remove(session, ticket);
+	else if (ticket && job->kind == LK__LEAVE && !job->is_chore)
+		lk__etcd_add_chore(session, ticket, now_ns + LK__ETCD_CHORE_NS);
+	lk__etcd_refuse(job, outcome);
+}
+
+void lk__etcd_job_outcome(struct lk__etcd_session *session, int64_t now_ns,
+                          struct lk__etcd_call *call, const struct lk__etcd_outcome *outcome)
+{
+	struct lk__etcd_job *job = call->job;
+	struct lk__etcd_own_ticket *ticket = lk__etcd_find(session, job->nonce);
+	struct lk__etcd_queue queue = queue_of(session, job);
+	struct lk__etcd_seen seen;
+
+	job->is_calling = false;
+	if (ticket && job->kind != LK__HAND)
+		ticket->busy = NULL;
+	if (outcome->no_lease && ticket && ticket->lease)
+		lk__etcd_lease_over(session, ticket->lease); /* and put it under a new one */
+	else if (outcome->err)
+		refused(session, now_ns, job, ticket, outcome);
+	else if (!lk__etcd_see(&call->plan, &queue, job->nonce, outcome->message, outcome->len,
+	                       &seen))
+		lk__etcd_refuse(job, &lk__etcd_malformed);
+	else if (call->plan.task == LK__ETCD_MOVE)
+		moved(session, ticket, &seen);
+	else if (job->kind == LK__ASK)
+		asked(session, now_ns, job, ticket, &seen);
+	else if (job->kind == LK__LEAVE)
+		left(session, job, ticket, &seen);
+	else
+		served(session, job, call->plan.task == LK__ETCD_LOOK, &seen);
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT
+ * What the files of a session share: jobs, calls, and how they reach each other. */
+#ifndef LK__ETCD_SESSION_PARTS_H
+#define LK__ETCD_SESSION_PARTS_H
+
+#include "session.h"
+
+/* Fences of threads end in 16 bits of their own, so no clock limits them. */
+#define LK__ETCD_LATE_US (INT64_MAX / 4)
+#define LK__ETCD_NEVER INT64_MAX
+#define LK__ETCD_MAILBOX_WATCH 1
+#define LK__ETCD_CHORE_NS INT64_C(1000000000) /* after a refusal */
+#define LK__ETCD_MESSAGE_MAX (LK__ETCD_TEXT_MAX + 2048)
+
+/* A request of the core. */
+struct lk__etcd_job {
+	struct lk__etcd_job *next;
+	uint8_t kind; /* enum lk__request_kind */
+	bool only_try, fixed;
+	bool is_calling, is_done;
+	bool is_chore;    /* without an answer to the core */
+	bool wants_round; /* it waits for a renewal of its ticket's lease */
+	bool was_read;    /* and a read has shown whether the ticket is there */
+	int64_t retry_ns; /* of a chore that was refused: not before */
+	int64_t lease_ms;
+	struct lk__answer answer; /* when done; its text is in why */
+	struct lk__why why;
+	char nonce[LK__NONCE_SIZE];
+	size_t name_len;
+	char name[];
+};
+
+/* What a call is for. */
+enum lk__etcd_purpose {
+	LK__ETCD_FOR_JOB,
+	LK__ETCD_FOR_POST,
+	LK__ETCD_FOR_GRANT,
+	LK__ETCD_FOR_KEEP_ALIVE,
+	LK__ETCD_FOR_READ,
+	LK__ETCD_FOR_NOTHING, /* a revoke: the answer does not matter */
+};
+
+struct lk__etcd_call {
+	struct lk__etcd_call *next;
+	uint32_t id;
+	enum lk__etcd_purpose purpose;
+	struct lk__etcd_job *job;
+	struct lk__etcd_lease *lease;
+	struct lk__etcd_plan plan; /* of a job's transaction */
+};
+
+/* The first tickets of a lock's queue, as they were read last. */
+struct lk__etcd_memo {
+	unsigned count;
+	struct lk__etcd_ticket first[LK__ETCD_SEEN_MAX];
+	size_t name_len;
+	char name[];
+};
+
+struct lk__etcd_heard {
+	struct lk__etcd_heard *next;
+	struct lk__message message;
+};
+
+static inline int64_t lk__etcd_ttl_s(int64_t lease_ms)
+{
+	int64_t ttl_s = (lease_ms + 999) / 1000;
+
+	return ttl_s < 2 ? 2 : ttl_s;
+}
+
+static inline struct lk__etcd_queue lk__etcd_queue_of(const struct lk__etcd_session *session,
+                                                      const char *name, size_t len)
+{
+	return (struct lk__etcd_queue){session->prefix, session->client, name, len,
+	                               session->era_text};
+}
+
+/* session.c */
+/* Make a call.  NULL when out of memory. */
+struct lk__etcd_call *lk__etcd_call(struct lk__etcd_session *session, enum lk__etcd_purpose purpose,
+                                    enum lk__etcd_method method,
+                                    const struct lk__pb_writer *message);
+/* Go on with each job that can. */
+void lk__etcd_run(struct lk__etcd_session *session, int64_t now_ns);
+/* The answer to the job. */
+void lk__etcd_done(struct lk__etcd_job *job, const struct lk__answer *answer);
+void lk__etcd_refuse(struct lk__etcd_job *job, const struct lk__etcd_outcome *outcome);
+/* The same for all jobs that wait for a lease or for the set-up. */
+void lk__etcd_refuse_all(struct lk__etcd_session *session, const struct lk__etcd_outcome *outcome);
+extern const struct lk__etcd_outcome lk__etcd_no_memory, lk__etcd_malformed;
+/* The era and the mailbox must be put anew. */
+void lk__etcd_set_up_again(struct lk__etcd_session *session);
+
+/* session_tickets.c */
+struct lk__etcd_own_ticket *lk__etcd_find(const struct lk__etcd_session *session,
+                                          const char *nonce);
+struct lk__etcd_own_ticket *lk__etcd_add(struct lk__etcd_session *session,
+                                         const struct lk__etcd_job *job);
+/* Leave for the ticket, or for each one that was left, without a confirmation so far. */
+void lk__etcd_add_chore(struct lk__etcd_session *session, const struct lk__etcd_own_ticket *ticket,
+                        int64_t not_before_ns);
+void lk__etcd_add_chores(struct lk__etcd_session *session);
+/* Remove those that are not known to be in the store; if they are, the core asks for them again. */
+void lk__etcd_remove_unknown(struct lk__etcd_session *session);
+void lk__etcd_remove(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket);
+/* Ask the core to ask again for all tickets that wait, or for one. */
+void lk__etcd_reask(struct lk__etcd_session *session, const struct lk__etcd_own_ticket *ticket);
+void lk__etcd_reask_all(struct lk__etcd_session *session);
+void lk__etcd_hear(struct lk__etcd_session *session, const struct lk__message *message);
+
+/* session_watch.c */
+bool lk__etcd_watch_mailbox(struct lk__etcd_session *session);
+void lk__etcd_watch(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket,
+                    const struct lk__etcd_ticket *before, int64_t revision);
+void lk__etcd_unwatch(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket);
+
+/* session_lease.c */
+/* The lease for a ticket, or the session's own if there is none: to be granted first unless it is
+ * live.  NULL when out of memory. */
+struct lk__etcd_lease *lk__etcd_lease_of(struct lk__etcd_session *session, int64_t ttl_s,
+                                         bool is_own);
+/* True: it is live.  Otherwise it is being granted, or cannot be now: err says why. */
+bool lk__etcd_lease_is_live(struct lk__etcd_session *session, int64_t now_ns,
+                            struct lk__etcd_lease *lease);
+/* The lease has ended: its tickets are gone, or will be. */
+void lk__etcd_lease_over(struct lk__etcd_session *session, struct lk__etcd_lease *lease);
+/* It is not needed any more. */
+void lk__etcd_lease_end(struct lk__etcd_session *session, struct lk__etcd_lease *lease);
+void lk__etcd_lease_sweep(struct lk__etcd_session *session);
+void lk__etcd_lease_outcome(struct lk__etcd_session *session, int64_t now_ns,
+                            struct lk__etcd_call *call, const struct lk__etcd_outcome *outcome);
+void lk__etcd_lease_tick(struct lk__etcd_session *session, int64_t now_ns);
+int64_t lk__etcd_lease_due_ns(const struct lk__etcd_session *session);
+void lk__etcd_renew(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_job *job);
+
+/* session_lock.c */
+void lk__etcd_advance(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_job *job);
+void lk__etcd_job_outcome(struct lk__etcd_session *session, int64_t now_ns,
+                          struct lk__etcd_call *call, const struct lk__etcd_outcome *outcome);
+
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT
+ * The watches of a session: of its mailbox, for as long as the connection is up; and of the ticket
+ * before one of its own that has waited for a while, in case that its client has died. */
+#include "session_parts.h"
+
+#include <string.h>
+
+static bool send_create(struct lk__etcd_session *session,
+                        const struct lk__etcd_watch_create *create)
+{
+	char bytes[LK__ETCD_KEY_MAX + 256];
+	struct lk__pb_writer writer;
+
+	lk__pb_writer_init(&writer, bytes, sizeof(bytes));
+	lk__etcd_put_watch_create(&writer, create);
+	return !writer.is_full && session->wire.watch(session->wire.arg, bytes, writer.len);
+}
+
+bool lk__etcd_watch_mailbox(struct lk__etcd_session *session)
+{
+	char key[LK__ETCD_OWN_MAX];
+	size_t len = lk__etcd_mailbox_key(key, session->prefix, session->client);
+
+	return send_create(session, &(struct lk__etcd_watch_create){
+					    .key = {key, len},
+					    .watch_id = LK__ETCD_MAILBOX_WATCH,
+					    .no_delete = true,
+				    });
+}
+
+void lk__etcd_watch(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket,
+                    const struct lk__etcd_ticket *before, int64_t revision)
+{
+	struct lk__etcd_watch_create create = {.start_revision = revision + 1, .no_put = true};
+	char queue[LK__ETCD_KEY_MAX], other[LK__ETCD_KEY_MAX];
+	size_t len = lk__etcd_queue_key(queue, session->prefix, LK__ETCD_LOCK, ticket->name,
+	                                ticket->name_len);
+
+	lk__etcd_unwatch(session, ticket);
+	if (before->client[0]) {
+		create.key.len = lk__etcd_ticket_key(other, queue, before->client, before->nonce);
+		create.key.data = other;
+	} else { /* made by something else: any end in the queue */
+		memcpy(other, queue, len + 1);
+		lk__etcd_range_end(other, len);
+		create.key = (struct lk__bytes){queue, len};
+		create.range_end = (struct lk__bytes){other, len};
+	}
+	ticket->watch_id = ++session->last_watch;
+	create.watch_id = ticket->watch_id;
+	if (!send_create(session, &create))
+		ticket->watch_id = 0; /* it asks again by itself, later */
+}
+
+void lk__etcd_unwatch(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket)
+{
+	char bytes[64];
+	struct lk__pb_writer writer;
+
+	if (!ticket->watch_id)
+		return;
+	lk__pb_writer_init(&writer, bytes, sizeof(bytes));
+	lk__etcd_put_watch_cancel(&writer, ticket->watch_id);
+	session->wire.watch(session->wire.arg, bytes, writer.len);
+	ticket->watch_id = 0;
+}
+
+/* ---- Events --------------------------------------------------------------------------------- */
+
+static void grant(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket,
+                  const struct lk__etcd_letter *letter)
+{
+	struct lk__message message = {
+		.kind = LK__GRANT,
+		.lease_ms = ticket->lease_ms,
+		.fixed = ticket->fixed,
+		.fence = (uint64_t)letter->created << 16,
+		.life_ms = ticket->lease_ms,
+		.since_ns = ticket->lease ? ticket->lease->machine.since_ns : 0,
+		.store_us = LK__ETCD_LATE_US,
+	};
+
+	ticket->granted = letter->created; /* perhaps the answer to its ask comes later */
+	ticket->count = letter->count;
+	memcpy(ticket->next, letter->next, sizeof(ticket->next));
+	if (!message.since_ns || ticket->created != letter->created || ticket->is_under_another)
+		return;
+	ticket->is_waiting = false;
+	lk__etcd_unwatch(session, ticket);
+	memcpy(message.nonce, ticket->nonce, sizeof(message.nonce));
+	lk__etcd_hear(session, &message);
+}
+
+static void read_letter(struct lk__etcd_session *session, struct lk__bytes text)
+{
+	struct lk__etcd_letter letter;
+	struct lk__etcd_own_ticket *ticket;
+	struct lk__message broken = {.kind = LK__BROKEN};
+
+	if (!lk__etcd_letter_read(&letter, text) || letter.kind == LK__LETTER_NONE)
+		return;
+	ticket = lk__etcd_find(session, letter.nonce);
+	if (ticket && letter.kind == LK__LETTER_GRANT) {
+		grant(session, ticket, &letter);
+	} else if (ticket) {
+		memcpy(broken.nonce, letter.nonce, sizeof(broken.nonce));
+		lk__etcd_hear(session, &broken);
+	}
+}
+
+static void before_is_gone(struct lk__etcd_session *session, uint32_t watch_id)
+{
+	for (size_t i = 0; i < session->tickets.size; i++) {
+		struct lk__node *node = session->tickets.buckets[i];
+
+		for (; node; node = node->next) {
+			struct lk__etcd_own_ticket *ticket = (struct lk__etcd_own_ticket *)node;
+			if (ticket->watch_id != watch_id)
+				continue;
+			lk__etcd_unwatch(session, ticket);
+			lk__etcd_reask(session, ticket);
+			return;
+		}
+	}
+}
+
+/* Events may be missing. */
+static void ended(struct lk__etcd_session *session, uint32_t watch_id)
+{
+	if (watch_id != LK__ETCD_MAILBOX_WATCH) {
+		before_is_gone(session, watch_id);
+		return;
+	}
+	session->is_watching = lk__etcd_watch_mailbox(session);
+	lk__etcd_reask_all(session);
+}
+
+bool lk__etcd_session_watched(struct lk__etcd_session *session, int64_t now_ns, const void *message,
+                              size_t len)
+{
+	struct lk__etcd_watch_answer answer;
+	struct lk__etcd_event event;
+	uint32_t watch_id;
+
+	if (!lk__pb_read(&lk__etcd_watch_shape, message, len, &answer))
+		return false;
+	watch_id = (uint32_t)answer.watch_id;
+	if (answer.canceled) {
+		ended(session, watch_id);
+	} else if (answer.created && watch_id == LK__ETCD_MAILBOX_WATCH &&
+	           session->state == LK__ETCD_OPENING) {
+		session->state = LK__ETCD_READY;
+		lk__etcd_add_chores(session);
+		lk__etcd_run(session, now_ns);
+	}
+	while (lk__pb_next(&answer.events, &event)) {
+		if (watch_id == LK__ETCD_MAILBOX_WATCH && event.type == LK__ETCD_EVENT_PUT)
+			read_letter(session, event.kv.value);
+		else if (event.type == LK__ETCD_EVENT_DELETE)
+			before_is_gone(session, watch_id);
+	}
+	return true;
+}

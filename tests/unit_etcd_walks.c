@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT
+ * Clients of a lock on etcd, and members that fail, at random: harness/virtual_etcd.h.  At no time
+ * two clients have a valid hold, fences grow, and in the end everybody gets the lock. */
+#include "harness/test.h"
+#include "harness/virtual_etcd.h"
+
+#include <stdio.h>
+
+#define STEPS 400
+#define WALKS 60
+
+static uint64_t state;
+
+static unsigned below(unsigned limit)
+{
+	state += UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t bits = state;
+
+	bits = (bits ^ bits >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	bits = (bits ^ bits >> 27) * UINT64_C(0x94d049bb133111eb);
+	return (unsigned)((bits ^ bits >> 31) % limit);
+}
+
+/* The call of each client, NULL = none. */
+static struct lk__op *calls[VE_CLIENTS];
+
+static void client_does(int i)
+{
+	if (ve.client[i].is_stopped || ve.client[i].op_count > VE_OPS - 4)
+		return;
+	if (calls[i] && !calls[i]->done) {
+		if (below(4) == 0)
+			ve_give_up(i, calls[i], LK_ETIMEDOUT);
+		return;
+	}
+	calls[i] = NULL;
+	if (ve_state(i) != LK_STATE_NONE)
+		calls[i] = ve_release(i);
+	else
+		calls[i] = below(5) ? ve_acquire(i) : ve_try(i);
+}
+
+static void network_does(int members)
+{
+	static const enum em_fault faults[] = {EM_LOSE_ANSWER,   EM_CUT_BEFORE, EM_CUT_AFTER,
+	                                       EM_TIME_OUT_DONE, EM_TOO_MANY,   EM_CHANGED};
+	int i = (int)below((unsigned)ve.clients), member = (int)below((unsigned)members);
+
+	switch (below(10)) {
+	case 0:
+		ve_cut(i);
+		break;
+	case 1:
+	case 2:
+	case 3:
+		if (!ve.client[i].is_stopped)
+			ve_join(i, member);
+		break;
+	case 4:
+		em_elect(ve.model, member);
+		break;
+	case 5:
+		em_freeze(ve.model, member, below(3) == 0);
+		break;
+	case 6:
+		em_cut(ve.model, member, below(3) == 0);
+		break;
+	case 7:
+		em_lag(ve.model, member, below(3) == 0);
+		break;
+	case 8:
+		ve.client[i].is_stopped = below(3) == 0;
+		break;
+	default:
+		em_fault(ve.model, faults[below(sizeof(faults) / sizeof(*faults))], NULL,
+		         (int)below(3));
+		break;
+	}
+}
+
+static void mend(int members)
+{
+	for (int i = 0; i < members; i++) {
+		em_freeze(ve.model, i, false);
+		em_cut(ve.model, i, false);
+		em_lag(ve.model, i, false);
+	}
+	ve_pass(5000);
+	if (em_leader(ve.model) < 0)
+		em_elect(ve.model, 0);
+	for (int i = 0; i < ve.clients; i++)
+		ve.client[i].is_stopped = false;
+	for (int i = 0; i < ve.clients; i++)
+		ve_join(i, i % members);
+	ve_pass(1000);
+}
+
+/* Faults that waited may still cut connections. */
+static void join_those_without(void)
+{
+	for (int i = 0; i < ve.clients; i++)
+		if (!ve.client[i].connection)
+			ve_join(i, 0);
+}
+
+static bool is_at_rest(void)
+{
+	for (int i = 0; i < ve.clients; i++)
+		if ((calls[i] && !calls[i]->done) || ve_state(i) != LK_STATE_NONE)
+			return false;
+	return true;
+}
+
+/* How many holds there were before the mending. */
+static int walk(uint64_t seed, int clients, int members)
+{
+	const struct em_setup setup = {.members = members};
+	int holds = 0;
+
+	state = seed;
+	ve_start(&setup, clients);
+	for (int i = 0; i < clients; i++)
+		calls[i] = NULL;
+	for (int step = 0; step < STEPS; step++) {
+		if (below(3))
+			client_does((int)below((unsigned)clients));
+		else
+			network_does(members);
+		ve_pass(below(4) ? below(50) : below(3000));
+	}
+	holds = ve.holds;
+	mend(members);
+	for (int i = 0; i < 300 && !is_at_rest(); i++) {
+		join_those_without();
+		for (int j = 0; j < clients; j++)
+			if ((!calls[j] || calls[j]->done) && ve_state(j) != LK_STATE_NONE)
+				calls[j] = ve_release(j);
+		ve_pass(1000);
+	}
+	ck_assert_msg(is_at_rest(), "somebody waits for ever");
+	for (int i = 0; i < 40; i++) {
+		join_those_without();
+		ve_pass(1000);
+	}
+	ve_end();
+	return holds;
+}
+
+static void walks(int clients, int members)
+{
+	int holds = 0;
+
+	for (int i = 0; i < WALKS; i++) {
+		uint64_t seed = test_seed() + (uint64_t)i;
+		holds += walk(seed, clients, members);
+	}
+	printf("%d holds in %d walks\n", holds, WALKS);
+	ck_assert_int_gt(holds, WALKS);
+}
+
+TEST_LIMIT(two_clients_of_one_member, 120)
+{
+	walks(2, 1);
+}
+
+TEST_LIMIT(three_clients_of_three_members, 120)
+{
+	walks(3, 3);
+}
+
+TEST_LIMIT(six_clients_of_five_members, 120)
+{
+	walks(6, 5);
+}
