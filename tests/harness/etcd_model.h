@@ -31,7 +31,12 @@
  *   - a leader with a frozen disk goes on as what it was, but learns and sends nothing, and answers
  *     keep-alives if it is old (3.4.23) or if another member forwards them;
  *   - a watch from a past revision is served by a loop of 100 ms;
- *   - events are sent before a serializable read sees their revision. */
+ *   - events are sent before a serializable read sees their revision.
+ *
+ * Not here: a Txn inside of a Txn, roles, progress notifications, fragments, learners, the limit of
+ * 1,000 revokes a second, checkpoints of long leases; and that a leader which has just been thawed
+ * may revoke a lease before it learns that it has been replaced: em_hold_revokes() does the like.
+ */
 #ifndef ETCD_MODEL_H
 #define ETCD_MODEL_H
 
