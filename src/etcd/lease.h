@@ -17,8 +17,10 @@
  * renewing it: a leader may have seen it expired, and its revoke may still be on the way.
  *
  * Members older than 3.4.31 and 3.5.13 revoke what they believe expired without asking whether they
- * still lead; against that no rule of a client helps.  tests/unit_etcd_validity.c explores all
- * this. */
+ * still lead; against that no rule of a client helps.  Those from 3.4.34 and 3.5.16 on ask only if
+ * their loop stands still: a leader that stood still and goes on may revoke in the moment before it
+ * learns that it was replaced.  So the fence is needed on etcd, too.  tests/unit_etcd_validity.c
+ * explores all this. */
 #ifndef LK__ETCD_LEASE_H
 #define LK__ETCD_LEASE_H
 

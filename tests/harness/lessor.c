@@ -78,12 +78,19 @@ static bool commit(struct el_world *world, int i)
 	return world->has_begun = true;
 }
 
+/* A leader answers, or finds the lease expired, without asking a majority whether it leads. */
+static bool may_act(const struct el_world *world, const struct el_rules *rules, int i)
+{
+	if (!rules->asks_majority || (rules->if_it_stood && !world->members[i].is_frozen))
+		return true;
+	return leads(world, i) && world->has_begun;
+}
+
 static bool expire(struct el_world *world, const struct el_rules *rules, int i)
 {
 	struct el_member *member = &world->members[i];
 
-	if (!member->is_primary || member->left || member->revokes ||
-	    (rules->asks_majority && !(leads(world, i) && world->has_begun)))
+	if (!member->is_primary || member->left || member->revokes || !may_act(world, rules, i))
 		return false;
 	return member->revokes = true;
 }
@@ -126,7 +133,8 @@ static bool step_down(struct el_world *world, int i)
 {
 	struct el_member *member = &world->members[i];
 
-	if (!member->is_cut || member->is_frozen || !takes_itself_for_leader(world, i))
+	if (!(member->is_cut || member->term < world->term) || member->is_frozen ||
+	    !takes_itself_for_leader(world, i))
 		return false;
 	member->leader = -1;
 	member->is_primary = false;
@@ -160,7 +168,7 @@ static bool arrive(struct el_world *world, const struct el_rules *rules)
 		world->request = EL_FORWARDED;
 		world->at = (uint8_t)member->leader;
 	} else {
-		if (rules->asks_majority && !(leads(world, i) && world->has_begun))
+		if (!may_act(world, rules, i))
 			return false;
 		world->request = EL_CHECKED;
 		world->at = (uint8_t)i;
@@ -250,12 +258,30 @@ static void age(int64_t *at_ns)
 		*at_ns = *at_ns - TICK_NS < oldest ? oldest : *at_ns - TICK_NS;
 }
 
-static bool tick(struct el_world *world)
+/* Members that are in touch with each other learn within a second who leads. */
+static bool all_know(const struct el_world *world)
+{
+	for (int i = 0; i < EL_MEMBERS; i++) {
+		const struct el_member *member = &world->members[i];
+
+		if (is_well(world, i) && leads(world, world->leader) &&
+		    (member->term != world->term || member->leader != world->leader))
+			return false;
+		if (is_well(world, i) && takes_itself_for_leader(world, i) &&
+		    member->term < world->term)
+			return false;
+	}
+	return true;
+}
+
+static bool tick(struct el_world *world, const struct el_rules *rules)
 {
 	struct lk__lease *lease = &world->lease;
 
 	if (!lk__lease_is_valid(lease, EL_NOW) && world->request == EL_NONE)
 		return false; /* the client has done with the lease */
+	if (rules->if_it_stood && !all_know(world))
+		return false;
 	for (int i = 0; i < EL_MEMBERS; i++)
 		if (world->members[i].is_cut == 1 && takes_itself_for_leader(world, i) &&
 		    !world->members[i].is_frozen)
@@ -309,7 +335,7 @@ bool el_step(struct el_world *world, const struct el_rules *rules, int step)
 	_Static_assert(SINGLE + KINDS * EL_MEMBERS == EL_STEPS, "");
 	switch (step) {
 	case 0:
-		return tick(world);
+		return tick(world, rules);
 	case 1:
 		return send(world);
 	case 2:

@@ -67,6 +67,7 @@ struct el_world {
 /* Which etcd. */
 struct el_rules {
 	bool asks_majority; /* 3.5.13, 3.4.31 and later */
+	bool if_it_stood;   /* only if its loop has not run for a while: 3.5.16, 3.4.34 and later */
 };
 
 #define EL_STEPS 33
