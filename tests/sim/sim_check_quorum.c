@@ -8,6 +8,7 @@
  * legs survives no clock that is set forward, and with Q + j it survives j. */
 #include "sim.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define SLACK_US 3000             /* a key exists through the millisecond of its expiry */
@@ -146,8 +147,25 @@ static void check_alone(struct sim *sim, const struct sim_name *name, const stru
 	sim_keep_of(sim, name, PROMISE_EXCLUSION, promise_exclusion(used));
 }
 
+/* The member's counter; of a memory that is lost, what it had said. */
+static uint64_t counter_of(const struct sim *sim, int place, const struct sim_name *name,
+                           const struct lk__ticket *leg)
+{
+	struct sim_name *there = sim_quorum_name(sim, place, name->index);
+	const struct sim_grant *grant = sim_grant_of(there, leg->fence, leg->nonce);
+	char class[16];
+
+	if (!grant || grant->epoch != there->epoch)
+		return there->store_max;
+	snprintf(class, sizeof(class), "%u",
+	         lk__slot_of(name->text, strlen(name->text)) % LK__CLASSES);
+	return strtoull(
+		lua_store_text(sim->quorum.members[place].store, "HGET", "lk:fences", class, NULL),
+		NULL, 10);
+}
+
 /* A majority's counters have reached the fence, and no leg of theirs exceeds it. */
-static void check_committed(struct sim_client *client, const struct sim_name *name,
+static void check_committed(const struct sim_client *client, const struct sim_name *name,
                             const struct lk__hold *hold)
 {
 	const struct lk__legs *legs = hold->ticket->legs;
@@ -156,12 +174,8 @@ static void check_committed(struct sim_client *client, const struct sim_name *na
 
 	for (unsigned i = 0; i < legs->servers; i++) {
 		const struct lk__ticket *leg = legs->leg[i];
-		const struct sim_name *there;
-		if (!lk__leg_is_valid(leg, sim_local(client)))
-			continue;
-		there = sim_quorum_name(sim, (int)i, name->index);
-		count += leg->fence <= hold->fence &&
-		         (hold->fence <= there->store_max || hold->fence <= there->fence_max);
+		count += lk__leg_is_valid(leg, sim_local(client)) && leg->fence <= hold->fence &&
+		         hold->fence <= counter_of(sim, (int)i, name, leg);
 	}
 	if (count < sim->quorum.majority)
 		sim_fail(sim, PROMISE_FENCE,
@@ -378,10 +392,25 @@ static void note_leave(struct sim *sim, const struct sim_call *call)
 			client->callers[i].left |= 1u << sim->quorum.runs_at;
 }
 
+/* The next epoch waits, or has been granted again. */
+static void check_yielded(struct sim *sim, const struct sim_name *name, const struct sim_call *call)
+{
+	const struct store_view *view = &name->view;
+	bool is_there = view->hold_count && store_is_same(view->holds[0].text, call->ticket);
+
+	for (int i = 0; i < view->queued && !is_there; i++)
+		is_there = store_is_same(view->queue[i].text, call->ticket);
+	if (!is_there)
+		sim_fail(sim, PROMISE_FIFO, "%s: %s has lost its place by a yield", name->text,
+		         call->ticket);
+}
+
 void sim_quorum_check_script(struct sim *sim, struct sim_name *name, const struct sim_call *call,
                              const struct lk__answer *answer)
 {
 	sim->tally.yields += call->kind == LK__YIELD;
+	if (call->kind == LK__YIELD && answer->kind == LK__LEFT && !answer->more)
+		check_yielded(sim, name, call);
 	if (call->kind == LK__LEAVE && answer->kind == LK__LEFT && answer->mine)
 		note_leave(sim, call);
 	if (answer->kind != LK__GRANTED && answer->kind != LK__KEPT)

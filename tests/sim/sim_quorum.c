@@ -491,10 +491,13 @@ void sim_quorum_probe(struct sim_client *client)
 	struct sim_lane *lane = client->lane;
 	int place = sim_client_place(client);
 	struct sim_member *member = &sim->quorum.members[place];
+	int64_t lag_ns;
 
 	if (!sim_quorum_is_up(sim, place))
 		return;
-	if (member->awake_ns > sim->now_ns || lane->apart_ns > sim->now_ns) {
+	lag_ns = 2 * sim_quorum_lag_ns(sim, place);
+	if (member->awake_ns > sim->now_ns || lane->apart_ns > sim->now_ns ||
+	    lag_ns > lane->session.connect_timeout_ns) {
 		lane->dial_ns = sim->now_ns + lane->session.connect_timeout_ns;
 		return;
 	}
@@ -511,7 +514,7 @@ void sim_quorum_probe(struct sim_client *client)
 	lane->found = lane->session.epoch;
 	find_epoch(member->store, &client->space, &lane->found);
 	sim_quorum_mark(sim, place);
-	lane->dial_ns += 2 * sim_quorum_lag_ns(sim, place);
+	lane->dial_ns += lag_ns;
 	lane->dial_err = LK_OK;
 }
 
