@@ -56,6 +56,7 @@ void sim_caller_begin(struct sim_caller *caller, enum sim_doing doing)
 		.max_hold_ms = caller->waiter.max_hold_ms,
 	};
 	caller->doing = doing;
+	sim->quorum.calls++;
 	caller->cancel_ns = caller->next_ns = LK__NEVER;
 	caller->waits = false;
 	caller->until_ns = sim_local(client);

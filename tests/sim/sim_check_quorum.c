@@ -15,6 +15,8 @@
 #define BELIEF_NS (4100 * SIM_MS) /* the longest lease, and the drift of clocks */
 #define PRIORITY_SLACK_US 20000   /* of a client that flushes late */
 
+#define REQUESTS_MAX 3 /* of a call, to each member */
+
 enum soundness { SIM_SOUND, SIM_EARLY, SIM_BROKEN };
 
 /* ---- Legs --------------------------------------------------------------------------------- */
@@ -420,6 +422,16 @@ void sim_quorum_check_script(struct sim *sim, struct sim_name *name, const struc
 		name->fence_max = answer->last;
 	if (answer->last > name->store_max)
 		name->store_max = answer->last;
+}
+
+/* ---- Requests ----------------------------------------------------------------------------- */
+
+/* In a run without faults, with all renewals, yields and commits: measured are 1.1 a server. */
+void sim_quorum_check_cost(struct sim *sim)
+{
+	if (sim->tally.requests > REQUESTS_MAX * sim->quorum.count * sim->quorum.calls)
+		sim_fail(sim, PROMISE_PROGRESS, "%lld calls have made %lld requests to %d members",
+		         sim->quorum.calls, sim->tally.requests, sim->quorum.count);
 }
 
 /* ---- Lost wake-ups ------------------------------------------------------------------------ */

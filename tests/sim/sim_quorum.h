@@ -50,6 +50,7 @@ struct sim_quorum {
 	int runs_at;      /* the member whose script runs, or that a check looks at */
 	int64_t upset_ns; /* when a memory was lost, a clock set forward, or a hold broken */
 	bool was_skewed;  /* clocks differed so much that a loss of memory may take fences back */
+	long long calls;  /* of threads */
 	char broken[LK__TICKET_MAX]; /* the ticket that an operator breaks, "" = none */
 };
 
@@ -94,6 +95,7 @@ void sim_quorum_check_made(struct sim_caller *caller, const struct lk__hold *hol
 void sim_quorum_check_lost(const struct sim_client *client, const struct lk__hold *hold);
 void sim_quorum_check_release(struct sim_caller *caller);
 void sim_quorum_check_released(struct sim_caller *caller, lk_err err);
+void sim_quorum_check_cost(struct sim *sim);
 void sim_quorum_check_idle(struct sim *sim, const struct sim_name *name, int64_t limit_ns);
 
 #endif

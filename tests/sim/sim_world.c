@@ -290,6 +290,8 @@ static void finish(struct sim *sim, struct agenda *agenda)
 			return;
 	if (!sim->result->failed)
 		sim_check_end(sim);
+	if (sim->plan->quorum && !sim->plan->fault_count)
+		sim_quorum_check_cost(sim);
 }
 
 bool sim_run(const struct sim_plan *plan, struct sim_result *result, FILE *trace)
