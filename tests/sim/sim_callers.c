@@ -294,6 +294,8 @@ static void extend(struct sim_caller *caller)
 
 	caller->was_valid = is_valid(caller);
 	sim_caller_begin(caller, SIM_EXTENDING);
+	if (client->sim->plan->quorum)
+		sim_quorum_check_release(caller);
 	caller->waiter.lease_ms =
 		caller->queue->lease_ms / 2 * (int64_t)(1 + sim_draw(&caller->random, 4));
 	if (client->sim->plan->quorum && caller->waiter.lease_ms > SIM_LONGEST_MS)

@@ -372,6 +372,17 @@ void sim_quorum_check_release(struct sim_caller *caller)
 		caller->held |= (uint32_t)lk__leg_is_valid(hold->ticket->legs->leg[i], now_ns) << i;
 }
 
+bool sim_quorum_had_majority(const struct sim_caller *caller)
+{
+	const struct sim *sim = caller->client->sim;
+	int count = 0;
+
+	for (int i = 0; i < sim->quorum.count; i++)
+		count += (caller->held >> i & 1) &&
+		         sim_quorum_is_linked(caller->client, i, caller->began_ns);
+	return count >= sim->quorum.majority;
+}
+
 void sim_quorum_check_released(struct sim_caller *caller, lk_err err)
 {
 	struct sim *sim = caller->client->sim;

@@ -94,6 +94,8 @@ void sim_quorum_check_sent(struct sim_client *client, const struct lk__pending *
 void sim_quorum_check_made(struct sim_caller *caller, const struct lk__hold *hold);
 void sim_quorum_check_lost(const struct sim_client *client, const struct lk__hold *hold);
 void sim_quorum_check_release(struct sim_caller *caller);
+/* All the time of the call it reached a majority that had legs of its hold at the begin. */
+bool sim_quorum_had_majority(const struct sim_caller *caller);
 void sim_quorum_check_released(struct sim_caller *caller, lk_err err);
 void sim_quorum_check_cost(struct sim *sim);
 void sim_quorum_check_idle(struct sim *sim, const struct sim_name *name, int64_t limit_ns);
