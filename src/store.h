@@ -6,7 +6,7 @@
  *
  *   store  named by a URL; defines the names of keys and channels
  *   peer   one connected server: a stream of responses and a stream of messages, each with a
- *          descriptor.  Both may be the same stream */
+ *          descriptor; or one stream for both, which the store understands by itself (next) */
 #ifndef LK__STORE_H
 #define LK__STORE_H
 
@@ -42,17 +42,25 @@ struct lk__event {
 
 struct lk__store {
 	const struct lk__store_ops *ops;
-	unsigned links; /* servers; each is dialled, and fails, independently */
+	unsigned links;  /* servers; each is dialled, and fails, independently */
+	bool only_locks; /* other kinds of names are refused */
 };
 
 struct lk__sentinel_conn;
 
 struct lk__peer {
-	bool can_wait; /* read() with wait works on LK__RESPONSES */
+	bool can_wait;       /* read() with wait works on LK__RESPONSES */
+	const char *warning; /* to log once it is connected, the peer's; NULL = none */
 	/* The Cluster that the server is a node of, NULL = none.  The runtime takes and frees it.
 	 */
 	struct lk__topology *topology;
 	int node; /* which of its nodes the server is, -1 = unknown */
+};
+
+enum lk__next {
+	LK__NEXT_NONE,
+	LK__NEXT_ANSWER, /* to the oldest request in flight */
+	LK__NEXT_MESSAGE,
 };
 
 /* "Raw" functions do I/O on a descriptor.  Call them without the client's mutex, one thread at a
@@ -116,6 +124,20 @@ struct lk__store_ops {
 	void (*event)(struct lk__peer *peer, const void *reply, bool awaits_pong,
 	              struct lk__event *event);
 	void (*discard)(void *reply);
+
+	/* Of a store whose peers have one stream for both sides, LK__RESPONSES; else NULL.  The
+	 * background thread reads it, always.  read() makes of the bytes what next() then returns,
+	 * and so may encode() and pump(): no reply is parsed, and encode() need not append
+	 * anything.
+	 *
+	 * due_ns: when pump() has something to do by itself, LK__NEVER.  pump: do it, and append
+	 * all bytes to send.  False, with why, if the connection has to end. */
+	int64_t (*due_ns)(struct lk__peer *peer);
+	bool (*pump)(struct lk__peer *peer, int64_t now_ns, struct lk__buf *buf,
+	             struct lk__why *why);
+	/* Take what has come for the core; answer->text is valid until the next call. */
+	enum lk__next (*next)(struct lk__peer *peer, struct lk__answer *answer,
+	                      struct lk__message *message);
 
 	/* The conversation with one of the target's sentinels, by one thread: connect to it; ask
 	 * for the master, and to hear of changes; wait for the next report, LK__REPORT_NONE at

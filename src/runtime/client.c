@@ -407,11 +407,11 @@ static int64_t drain_until_ns(const struct lk_client *client, int64_t began_ns, 
 	return is_unconfirmed(client, began_ns) || until_ns < moment_ns ? until_ns : moment_ns;
 }
 
-/* Wait until calls have returned and requests are confirmed: read a single link here, and let the
- * background thread read several, or those of a quorum. */
+/* Wait until calls have returned and requests are confirmed: read a single link here, unless it is
+ * the background thread that reads. */
 static void drain(struct lk_client *client, int64_t began_ns)
 {
-	bool is_single = client->link_count == 1 && !lk__client_is_quorum(client);
+	bool is_single = client->link_count == 1 && !lk__client_loop_reads(client);
 	struct lk__link *only = is_single ? client->links[0] : NULL;
 	const int64_t drain_ns = lk__now_ns();
 

@@ -48,7 +48,7 @@ struct lk__connection {
 struct lk__reader {
 	struct lk__call *next; /* woken to be the next reader: no other call starts to read */
 	struct lk__wake wake;  /* makes the reader stop */
-	bool is_loop;          /* no caller reads: the loop does; always so for a quorum */
+	bool is_loop;          /* no caller reads: the loop does; see lk__client_loop_reads() */
 };
 
 /* The choice of the thread that reads messages: see messages.c. */
@@ -229,8 +229,11 @@ struct lk_semaphore {
 /* Names the link's server in a log: the node of a Cluster, the server of a quorum, otherwise as the
  * URL does.  _locked */
 const char *lk__link_text(const struct lk__link *link, char text[LK__PLACE_SIZE]);
-/* The link for the handle's name, the first one of a quorum; the only link that has the op's
- * requests, NULL of a quorum.  _locked */
+/* Does the background thread alone read, on each link?  So it is for a quorum, since a call has
+ * its responses on several links, and for a store with one stream for both sides. */
+bool lk__client_loop_reads(const struct lk_client *client);
+/* The link for the handle's name, the first one of a quorum; the only link where the op's thread
+ * may read its responses, NULL = none.  _locked */
 struct lk__link *lk__handle_link(const struct lk__handle *handle);
 struct lk__link *lk__op_link(const struct lk__op *op);
 /* Keep a connection alive while a thread uses it without the mutex.  _locked */
@@ -254,6 +257,14 @@ int64_t lk__link_overdue_ns(const struct lk__link *link);
 void lk__link_overdue(struct lk__link *link);
 /* Send the queued requests of all links; releases the mutex meanwhile.  _locked */
 void lk__client_flush(struct lk_client *client);
+
+/* ---- stream.c: peers with one stream for both sides ----------------------------------------- */
+
+/* When such a peer has something to do by itself, LK__NEVER.  _locked */
+int64_t lk__stream_due_ns(const struct lk__link *link);
+/* Let the peer do what is due, collect its bytes to send, and deliver what has come.  True if there
+ * was something to deliver, and the link is still up: requests may follow from it.  _locked */
+bool lk__stream_turn(struct lk__link *link);
 
 /* ---- reader.c: responses in; which thread reads them --------------------------------------- */
 

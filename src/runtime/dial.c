@@ -133,6 +133,8 @@ lk_err lk__dial(struct lk__link *link, struct lk__connection **result, struct lk
 	if (target.tls_unverified)
 		lk__log(client, LK_LOG_WARN, "%s: the server is not verified (verify=none)",
 		        target.text);
+	if (connection->peer->warning)
+		lk__log(client, LK_LOG_WARN, "%s", connection->peer->warning);
 	*result = connection;
 	return LK_OK;
 }

@@ -83,10 +83,18 @@ static void adopt(struct lk_client *client, struct lk__handle *handle, struct lk
 			prepare(client->links[i], handle);
 }
 
+static lk_err refuse_kind_of_store(uint8_t kind)
+{
+	return kind == LK_KIND_LOCK ? LK_OK
+	                            : lk__failf(LK_EUNSUPPORTED, "the store has only locks so far");
+}
+
 /* A quorum can only decide between pairs: two majorities have a server in common, three permits
  * have not. */
 static lk_err refuse_kind(const struct lk_client *client, uint8_t kind)
 {
+	if (client->store->only_locks)
+		return refuse_kind_of_store(kind);
 	if (!lk__client_is_quorum(client) || kind == LK_KIND_LOCK)
 		return LK_OK;
 	if (kind == LK_KIND_LATCH)

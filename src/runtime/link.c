@@ -20,6 +20,11 @@ const char *lk__link_text(const struct lk__link *link, char text[LK__PLACE_SIZE]
 	return text;
 }
 
+bool lk__client_loop_reads(const struct lk_client *client)
+{
+	return lk__client_is_quorum(client) || client->store->ops->next;
+}
+
 struct lk__link *lk__handle_link(const struct lk__handle *handle)
 {
 	return (struct lk__link *)handle->name->session;
@@ -31,7 +36,7 @@ struct lk__link *lk__op_link(const struct lk__op *op)
 	struct lk__link *link =
 		op->handle ? lk__handle_link(op->handle) : (struct lk__link *)op->session;
 
-	return !link || lk__client_is_quorum(link->client) ? NULL : link;
+	return !link || lk__client_loop_reads(link->client) ? NULL : link;
 }
 
 /* ---- Connections -------------------------------------------------------------------------- */
@@ -88,7 +93,7 @@ void lk__link_up(struct lk__link *link, struct lk__connection *connection)
 	link->connection = connection;
 	if (!link->client->is_cluster && !lk__client_is_quorum(link->client))
 		link->client->core.server = connection->text;
-	link->reader.is_loop = lk__client_is_quorum(link->client);
+	link->reader.is_loop = lk__client_loop_reads(link->client);
 	link->introduce_ns = 0;
 	lk__core_memory(&link->client->core, &link->session, lk__now_ns(), &link->dialer.epoch);
 	lk__core_link_up(&link->client->core, &link->session, lk__now_ns());
@@ -145,9 +150,8 @@ static bool refuse_confirm(struct lk__link *link)
 	return false;
 }
 
-/* Encode the queued requests into the connection's buffer.  False when there is nothing to send, or
- * the link is broken. */
-static bool fill(struct lk__link *link)
+/* Encode the queued requests into the connection's buffer.  False if the link is broken. */
+static bool encode(struct lk__link *link)
 {
 	struct lk__connection *connection = link->connection;
 	struct lk_client *client = link->client;
@@ -164,7 +168,17 @@ static bool fill(struct lk__link *link)
 		else
 			refuse_request(client, pending);
 	}
-	return connection->out.len > 0;
+	return true;
+}
+
+/* The same.  False also when there is nothing to send. */
+static bool fill(struct lk__link *link)
+{
+	do {
+		if (!encode(link))
+			return false;
+	} while (link->connection->ops->next && lk__stream_turn(link));
+	return link->connection && link->connection->out.len > 0;
 }
 
 /* The socket was full: the rest goes first when the loop finds it writable. */
@@ -221,13 +235,13 @@ static void write_out(struct lk__link *link, struct lk__connection *connection)
 		lk__link_broken(link, connection, &why);
 }
 
-/* Is there anything to write, and no other thread writing? */
+/* May there be anything to write, and no other thread is writing? */
 static bool can_write(const struct lk__link *link)
 {
 	const struct lk__connection *connection = link->connection;
 
 	return connection && !connection->broken && !connection->writing &&
-	       (link->session.send_queue || connection->out.len);
+	       (link->session.send_queue || connection->out.len || connection->ops->next);
 }
 
 static void flush(struct lk__link *link)

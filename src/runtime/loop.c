@@ -22,6 +22,10 @@ static void ping(struct lk__link *link)
 	struct lk__connection *connection = link->connection;
 	struct lk__channels *channels = &link->session.channels;
 
+	if (connection->ops->next) { /* it notices a dead connection itself */
+		lk__session_heard(&link->session, lk__now_ns());
+		return;
+	}
 	if (!connection->sent)
 		lk__ask_detached(link, lk__query_new(LK__PING, LK_KIND_NONE, NULL, 0));
 	if (lk__channels_ping(channels) &&
@@ -65,7 +69,10 @@ static int64_t link_due(const struct lk__link *link)
 	/* A caller that reads checks for overdue responses itself. */
 	int64_t oldest_ns = link->reader.is_loop ? lk__link_oldest_ns(link) : LK__NEVER;
 	int64_t due_ns = lk__session_due(&link->session, oldest_ns);
+	int64_t stream_ns = lk__stream_due_ns(link);
 
+	if (stream_ns < due_ns)
+		due_ns = stream_ns;
 	/* Without holds and waits, no message is urgent. */
 	if (listener->is_caller && !listener->call && listener->linger_ns < due_ns &&
 	    link->session.users)

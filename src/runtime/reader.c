@@ -20,7 +20,8 @@
  * under it after the last one.
  *
  * A call on a quorum has its responses on several links, and no thread of a call reads: the loop
- * reads every link, always (is_loop is set while the link is up).
+ * reads every link, always (is_loop is set while the link is up).  The same is true of a peer with
+ * one stream for both sides, on which a message may come at any time.
  *
  * (Schmidt, O'Ryan, Kircher, Pyarali: Leader/Followers, 2000.) */
 #include "client.h"
@@ -134,6 +135,12 @@ static lk_err take(struct lk__link *link, struct lk__connection *connection, boo
 	lk_err err = LK_OK;
 	size_t count;
 
+	if (connection->ops->next) {
+		pthread_mutex_lock(&client->mutex);
+		if (!connection->broken)
+			lk__stream_turn(link);
+		return LK_OK;
+	}
 	for (;;) {
 		count = 0;
 		if (got && !err)
@@ -158,7 +165,7 @@ void lk__reader_read(struct lk__link *link, struct lk__connection *connection,
                      struct lk__call *call, int64_t deadline_ns)
 {
 	const bool patient = is_patient(connection, call, deadline_ns);
-	const bool is_ready = lk__client_is_quorum(link->client); /* the loop has polled */
+	const bool is_ready = lk__client_loop_reads(link->client); /* the loop has polled */
 	int64_t due_ns = lk__link_overdue_ns(link);
 	struct lk__why why;
 	int64_t got;
@@ -169,7 +176,7 @@ void lk__reader_read(struct lk__link *link, struct lk__connection *connection,
 	connection->reading = true;
 	if (call)
 		call->reading = true;
-	link->reader.is_loop = lk__client_is_quorum(link->client);
+	link->reader.is_loop = lk__client_loop_reads(link->client);
 	lk__connection_use(connection);
 	lk__client_unlock(link->client);
 	if (patient || is_ready)
