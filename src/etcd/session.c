@@ -64,7 +64,7 @@ static void drop_messages(struct lk__etcd_session *session)
 void lk__etcd_session_fini(struct lk__etcd_session *session)
 {
 	lk__etcd_session_down(session);
-	drop_messages(session);
+	drop_messages(session); /* of what that has ended */
 	for (size_t i = 0; i < session->tickets.size; i++) {
 		while (session->tickets.buckets[i]) {
 			struct lk__node *node = session->tickets.buckets[i];
@@ -99,6 +99,7 @@ void lk__etcd_session_down(struct lk__etcd_session *session)
 	session->state = LK__ETCD_DOWN;
 	drop_jobs(session);
 	drop_calls(session);
+	drop_messages(session); /* the core asks for everything again */
 	for (size_t i = 0; i < session->tickets.size; i++) {
 		struct lk__node *node = session->tickets.buckets[i];
 
@@ -228,9 +229,10 @@ bool lk__etcd_session_request(struct lk__etcd_session *session, int64_t now_ns,
 	if (!job)
 		return false;
 	job->kind = request->kind;
+	job->is_of_lock = request->noun == LK_KIND_LOCK;
 	job->only_try = request->only_try;
 	job->fixed = request->ticket.fixed;
-	job->lease_ms = request->ticket.lease_ms;
+	job->lease_ms = request->kind == LK__RENEW ? request->lease_ms : request->ticket.lease_ms;
 	memcpy(job->nonce, request->ticket.nonce, sizeof(job->nonce));
 	job->name_len = request->name_len;
 	if (job->name_len)

@@ -123,9 +123,13 @@ bool lk__etcd_session_init(struct lk__etcd_session *session, const char *prefix,
                            const struct lk__etcd_wire *wire);
 void lk__etcd_session_fini(struct lk__etcd_session *session);
 
-/* A connection is up, to any member; or it is down, and with it all requests and calls. */
+/* A connection is up, to any member; or it is down, and with it all requests, calls and messages.
+ */
 void lk__etcd_session_up(struct lk__etcd_session *session, int64_t now_ns);
 void lk__etcd_session_down(struct lk__etcd_session *session);
+/* The client ends: revoke its leases, and with them what it has put.  The session is then only good
+ * for _down and _fini. */
+void lk__etcd_session_end(struct lk__etcd_session *session);
 
 /* What comes in.  False when out of memory: nothing was done. */
 bool lk__etcd_session_request(struct lk__etcd_session *session, int64_t now_ns,

@@ -170,6 +170,17 @@ void lk__etcd_advance(struct lk__etcd_session *session, int64_t now_ns, struct l
 	static const struct lk__etcd_outcome unsupported = {.err = LK_EUNSUPPORTED,
 	                                                    .text = "not supported on etcd"};
 
+	static const struct lk__answer left = {.kind = LK__LEFT};
+
+	if (job->kind == LK__LEAVE && !job->is_of_lock && !job->is_chore) {
+		lk__etcd_done(job, &left); /* its ask was refused */
+		return;
+	}
+	if (!job->is_of_lock && job->kind <= LK__RENEW && !job->is_chore) {
+		lk__etcd_refuse(job, &unsupported);
+		job->answer.by_script = true;
+		return;
+	}
 	switch (job->kind) {
 	case LK__ASK:
 		ask(session, now_ns, job);
@@ -186,6 +197,8 @@ void lk__etcd_advance(struct lk__etcd_session *session, int64_t now_ns, struct l
 	case LK__EPOCH:
 		lk__etcd_done(job, &memory); /* etcd forgets nothing */
 		break;
+	case LK__INTRODUCE:
+	case LK__FORGET:
 	case LK__PING:
 		lk__etcd_done(job, &done);
 		break;

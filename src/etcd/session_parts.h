@@ -16,6 +16,7 @@
 struct lk__etcd_job {
 	struct lk__etcd_job *next;
 	uint8_t kind; /* enum lk__request_kind */
+	bool is_of_lock;
 	bool only_try, fixed;
 	bool is_calling, is_done;
 	bool is_chore;    /* without an answer to the core */

@@ -102,6 +102,20 @@ int ve_tickets(void)
 	return count;
 }
 
+static void count_any(void *arg, const struct lk__etcd_kv *kv)
+{
+	(void)kv;
+	++*(int *)arg;
+}
+
+int ve_keys(void)
+{
+	int count = 0;
+
+	em_each_key(ve.model, count_any, &count);
+	return count;
+}
+
 void ve_end(void)
 {
 	for (int i = 0; i < ve.clients; i++) {
@@ -221,6 +235,15 @@ struct lk__op *ve_release_of(int client, struct lk__wait_queue *queue)
 struct lk__op *ve_release(int client)
 {
 	return ve_release_of(client, ve.client[client].queue);
+}
+
+struct lk__op *ve_extend(int client, int64_t lease_ms)
+{
+	struct lk__op *op = new_op(client, ve.client[client].queue);
+
+	op->lease_ms = lease_ms;
+	lk__core_extend(&ve.client[client].core, ve.now_ns, op);
+	return op;
 }
 
 void ve_give_up(int client, struct lk__op *op, lk_err why)

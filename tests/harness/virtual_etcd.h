@@ -63,6 +63,7 @@ struct lk__op *ve_acquire_of(int client, struct lk__wait_queue *queue, bool trie
 struct lk__op *ve_try(int client);
 struct lk__op *ve_release(int client);
 struct lk__op *ve_release_of(int client, struct lk__wait_queue *queue);
+struct lk__op *ve_extend(int client, int64_t lease_ms);
 void ve_give_up(int client, struct lk__op *op, lk_err why);
 lk_state ve_state(int client);
 void ve_done(const struct lk__op *op, lk_err err);
@@ -82,5 +83,7 @@ void ve_delete(const char *key);
 void ve_revoke(int64_t lease);
 /* How many tickets the lock "name" has. */
 int ve_tickets(void);
+/* How many keys there are. */
+int ve_keys(void);
 
 #endif
