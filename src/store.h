@@ -44,6 +44,7 @@ struct lk__store {
 	const struct lk__store_ops *ops;
 	unsigned links;  /* servers; each is dialled, and fails, independently */
 	bool only_locks; /* other kinds of names are refused */
+	uint32_t fences; /* as lk__session.fences */
 };
 
 struct lk__sentinel_conn;

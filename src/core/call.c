@@ -99,7 +99,8 @@ void lk__core_acquire_permits(struct lk__core *core, int64_t now_ns, struct lk__
 /* ---- Release ------------------------------------------------------------------------------ */
 
 /* May the next thread have the lock with the next fence?  Enough lease is left, no remote waiter is
- * being starved, and the store cannot have issued that fence: its clock has passed it. */
+ * being starved, and the store cannot have issued that fence: its clock has passed it, or no other
+ * grant has it. */
 static bool may_hand_over(const struct lk__wait_queue *queue, int64_t now_ns)
 {
 	const struct lk__ticket *ticket = queue->ticket;
@@ -112,6 +113,8 @@ static bool may_hand_over(const struct lk__wait_queue *queue, int64_t now_ns)
 		return false;
 	if ((ticket->is_wanted || !ticket->is_shared) && ticket->hand_overs >= LK__HANDOVERS_MAX)
 		return false;
+	if (ticket->session->fences)
+		return (ticket->last_fence + 1) % ticket->session->fences != 0;
 	return (int64_t)ticket->last_fence + 1 < ticket->store_us + passed_us - passed_us / 100;
 }
 

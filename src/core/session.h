@@ -112,6 +112,8 @@ struct lk__session {
 	bool confirm_due;           /* a request that may grant was sent since the last question */
 	struct lk__channels channels;
 	struct lk__why why; /* why it is not up */
+	uint32_t fences;    /* that one grant has for its threads, 0 = as the store's clock allows:
+	                     * up to the next multiple of it */
 	uint32_t users;     /* tickets and busy latches whose names are routed to it */
 	int64_t connect_timeout_ns, command_timeout_ns;
 	int64_t grace_ms;   /* after a loss of memory the server grants nothing new for it; 0 = none

@@ -24,6 +24,7 @@
 #include "../base/text.h"
 #include "../core/table.h"
 
+#define LK__ETCD_FENCES 65536  /* of one ticket: from its revision times that on */
 #define LK__ETCD_HOME_TTL_S 10 /* of the lease that has the era and the mailbox */
 
 enum lk__etcd_method {

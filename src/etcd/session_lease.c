@@ -9,7 +9,7 @@
 
 #define MS INT64_C(1000000)
 #define RETRY_NS (100 * MS)
-#define READ_MAX 100 /* tickets in one transaction */
+#define READ_MAX 60 /* tickets in one transaction, and their queues; etcd allows 128 operations */
 
 /* An id that no other client takes: from the client's own, which is 128 random bits. */
 static int64_t new_id(struct lk__etcd_session *session)
@@ -176,17 +176,35 @@ static bool keep_alive(struct lk__etcd_session *session, struct lk__etcd_lease *
 	return call;
 }
 
-/* Read the tickets whose renewal waits, so that one that was deleted is noticed; at least the
- * session's own key. */
+/* The ranges of a ticket and of its queue; returns how much memory their keys need. */
+static size_t read_ticket(const struct lk__etcd_session *session, const struct lk__etcd_job *job,
+                          struct lk__etcd_range ranges[2], char *keys)
+{
+	char *end = keys + LK__ETCD_KEY_MAX, *own = end + LK__ETCD_KEY_MAX;
+	size_t len =
+		lk__etcd_queue_key(keys, session->prefix, LK__ETCD_LOCK, job->name, job->name_len);
+
+	memcpy(end, keys, len + 1);
+	lk__etcd_range_end(end, len);
+	ranges[0].key.len = lk__etcd_ticket_key(own, keys, session->client, job->nonce);
+	ranges[0].key.data = own;
+	ranges[1].key = (struct lk__bytes){keys, len};
+	ranges[1].range_end = (struct lk__bytes){end, len};
+	return 3 * LK__ETCD_KEY_MAX;
+}
+
+/* Read the tickets whose renewal waits, so that one that was deleted is noticed, and count those in
+ * their queues, for which threads must not keep a lock among themselves; at least the session's own
+ * key. */
 static bool read_tickets(struct lk__etcd_session *session, struct lk__etcd_lease *lease)
 {
-	static const size_t size = READ_MAX * (LK__ETCD_KEY_MAX + 64);
-	struct lk__etcd_range ranges[READ_MAX];
-	struct lk__etcd_op ops[READ_MAX];
+	static const size_t size = (READ_MAX + 1) * (3 * LK__ETCD_KEY_MAX + 128);
+	struct lk__etcd_range ranges[2 * READ_MAX + 1];
+	struct lk__etcd_op ops[2 * READ_MAX + 1];
 	struct lk__etcd_txn txn = {.success = ops};
 	struct lk__pb_writer writer;
 	struct lk__etcd_call *call = NULL;
-	char own[LK__ETCD_OWN_MAX], queue[LK__ETCD_KEY_MAX];
+	char own[LK__ETCD_OWN_MAX];
 	char *keys = malloc(2 * size), *bytes = keys + size;
 	size_t used = 0;
 
@@ -197,19 +215,13 @@ static bool read_tickets(struct lk__etcd_session *session, struct lk__etcd_lease
 	ranges[0].key.data = own;
 	txn.success_count = 1;
 	for (struct lk__etcd_job *job = session->jobs; job; job = job->next) {
-		struct lk__etcd_range *range = &ranges[txn.success_count];
-
 		if (!is_of(session, job, lease))
 			continue;
-		job->was_read = txn.success_count < READ_MAX;
+		job->was_read = txn.success_count < 2 * READ_MAX;
 		if (!job->was_read)
 			continue;
-		lk__etcd_queue_key(queue, session->prefix, LK__ETCD_LOCK, job->name, job->name_len);
-		range->key.data = keys + used;
-		range->key.len =
-			lk__etcd_ticket_key(keys + used, queue, session->client, job->nonce);
-		used += range->key.len + 1;
-		txn.success_count++;
+		used += read_ticket(session, job, &ranges[txn.success_count], keys + used);
+		txn.success_count += 2;
 	}
 	for (size_t i = 0; i < txn.success_count; i++) {
 		ranges[i].count_only = true;
@@ -324,7 +336,7 @@ static void vanished(struct lk__etcd_session *session, struct lk__etcd_job *job)
 static void renewed(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_lease *lease,
                     struct lk__pb_list responses)
 {
-	struct lk__etcd_op_answer op;
+	struct lk__etcd_op_answer op, queue;
 
 	lease->rests = lease->is_own && !waits(session, lease);
 	lk__pb_next(&responses, &op);
@@ -343,19 +355,21 @@ static void renewed(struct lk__etcd_session *session, int64_t now_ns, struct lk_
 			continue;
 		}
 		answer.since_ns = lease->machine.since_ns;
-		answer.fence = (uint64_t)ticket->created << 16;
-		answer.waiting = ticket->count;
-		if (lk__pb_next(&responses, &op) && op.range.count > 0)
+		answer.fence = (uint64_t)ticket->created * LK__ETCD_FENCES;
+		if (lk__pb_next(&responses, &op) && lk__pb_next(&responses, &queue) &&
+		    op.range.count > 0 && queue.range.count > 0) {
+			answer.waiting = queue.range.count - 1;
 			lk__etcd_done(job, &answer);
-		else
+		} else {
 			vanished(session, job);
+		}
 	}
 }
 
 static void confirmed(struct lk__etcd_session *session, int64_t now_ns,
                       struct lk__etcd_lease *lease, const struct lk__etcd_outcome *outcome)
 {
-	int64_t since_ns = lease->machine.since_ns;
+	int64_t sent_ns = lease->machine.sent_ns;
 	struct lk__etcd_txn_answer answer;
 
 	if (outcome->err ||
@@ -366,7 +380,7 @@ static void confirmed(struct lk__etcd_session *session, int64_t now_ns,
 	lk__lease_confirmed(&lease->machine, now_ns, answer.header.raft_term);
 	if (!lk__lease_is_valid(&lease->machine, now_ns))
 		lk__etcd_lease_over(session, lease);
-	else if (lease->machine.since_ns > since_ns)
+	else if (sent_ns && lease->machine.since_ns == sent_ns)
 		renewed(session, now_ns, lease, answer.responses);
 }
 

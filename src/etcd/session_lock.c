@@ -10,7 +10,7 @@
 
 static uint64_t fence_of(const struct lk__etcd_own_ticket *ticket)
 {
-	return (uint64_t)ticket->created << 16;
+	return (uint64_t)ticket->created * LK__ETCD_FENCES;
 }
 
 static struct lk__etcd_queue queue_of(const struct lk__etcd_session *session,

@@ -5,7 +5,7 @@
 
 #include "session.h"
 
-/* Fences of threads end in 16 bits of their own, so no clock limits them. */
+/* etcd has no clock: later than all that a client compares with it. */
 #define LK__ETCD_LATE_US (INT64_MAX / 4)
 #define LK__ETCD_NEVER INT64_MAX
 #define LK__ETCD_MAILBOX_WATCH 1

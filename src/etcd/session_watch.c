@@ -74,8 +74,9 @@ static void grant(struct lk__etcd_session *session, struct lk__etcd_own_ticket *
 		.kind = LK__GRANT,
 		.lease_ms = ticket->lease_ms,
 		.fixed = ticket->fixed,
-		.fence = (uint64_t)letter->created << 16,
+		.fence = (uint64_t)letter->created * LK__ETCD_FENCES,
 		.life_ms = ticket->lease_ms,
+		.waiting = letter->count,
 		.since_ns = ticket->lease ? ticket->lease->machine.since_ns : 0,
 		.store_us = LK__ETCD_LATE_US,
 	};

@@ -53,6 +53,7 @@ static struct lk__link *new_link(struct lk_client *client)
 	                 client->target.command_timeout_ns);
 	link->session.name = link->name;
 	link->session.lazy = client->target.lazy;
+	link->session.fences = client->store->fences;
 	link->session.grace_ms = client->target.grace_ms;
 	lk__session_need_replicas(&link->session, client->target.replicas);
 	return link;

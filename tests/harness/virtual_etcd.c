@@ -67,6 +67,7 @@ static void start_client(int number)
 	ck_assert(lk__core_init(&client->core, test_seed() * 100 + (uint64_t)number));
 	client->core.command_timeout_ns = VE_TIMEOUT_MS * VE_MS;
 	lk__session_init(&client->link, 1000 * VE_MS, VE_TIMEOUT_MS * VE_MS);
+	client->link.fences = LK__ETCD_FENCES;
 	ck_assert(lk__core_add_session(&client->core, &client->link));
 	ck_assert(lk__etcd_session_init(&client->session, "lk", client->id, &wire));
 	client->queue = ve_open(number, "name", VE_LEASE_MS, false);
@@ -76,6 +77,7 @@ void ve_start(const struct em_setup *setup, int clients)
 {
 	memset(&ve, 0, sizeof(ve));
 	ve.now_ns = 100000 * VE_MS;
+	ve.owner = OWNER;
 	ve.model = em_new(setup, test_seed(), ve.now_ns);
 	ve.clients = clients;
 	for (int i = 0; i < clients; i++) {
@@ -197,7 +199,7 @@ static struct lk__op *new_op(int client, struct lk__wait_queue *queue)
 	ck_assert_int_lt(ve.client[client].op_count, VE_OPS);
 	ve.client[client].ops[ve.client[client].op_count++] = op;
 	op->queue = queue;
-	op->owner = OWNER;
+	op->owner = ve.owner;
 	op->handle = queue;
 	op->reports_loss = true;
 	return op;
@@ -253,7 +255,7 @@ void ve_give_up(int client, struct lk__op *op, lk_err why)
 
 lk_state ve_state(int client)
 {
-	const struct lk__hold *hold = lk__core_hold(ve.client[client].queue->name, OWNER);
+	const struct lk__hold *hold = lk__core_hold(ve.client[client].queue->name, ve.owner);
 
 	return hold ? lk__hold_state(hold, ve.now_ns) : LK_STATE_NONE;
 }

@@ -44,6 +44,7 @@ struct ve {
 	struct etcd_model *model;
 	int clients;
 	int64_t now_ns;
+	uint64_t owner; /* of the next ops: a thread of their client */
 	struct ve_client client[VE_CLIENTS];
 	uint64_t fence;                          /* of the latest hold */
 	int calls[LK__ETCD_CALL_KEEP_ALIVE + 1]; /* made, by method */

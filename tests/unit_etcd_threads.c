@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT
+ * A lock on etcd that the threads of a client pass on among themselves, in virtual time. */
+#include "harness/test.h"
+#include "harness/virtual_etcd.h"
+
+#include "etcd/session_parts.h"
+
+static const struct em_setup one = {.members = 1};
+
+static void holds(int client)
+{
+	struct lk__op *op = ve_acquire(client);
+
+	ve_pass(200);
+	ve_done(op, LK_OK);
+}
+
+static void releases(int client)
+{
+	struct lk__op *op = ve_release(client);
+
+	ve_pass(200);
+	ve_done(op, LK_OK);
+}
+
+/* Another thread of client 0 waits, and the one that holds releases. */
+static struct lk__op *pass_to_another_thread(void)
+{
+	uint64_t before = ve.owner++;
+	struct lk__op *next = ve_acquire(0);
+
+	ve.owner = before;
+	ve_release(0);
+	ve.owner++;
+	return next;
+}
+
+/* The revision of the first ticket. */
+static int64_t created(void)
+{
+	return lk__etcd_find(&ve.client[0].session, ve.client[0].queue->ticket->nonce)->created;
+}
+
+TEST(fences_of_threads_end_before_those_of_the_next_ticket)
+{
+	struct lk__op *op;
+	uint64_t first;
+
+	ve_start(&one, 1);
+	holds(0);
+	first = lk__core_hold(ve.client[0].queue->name, ve.owner)->fence;
+	ve.client[0].queue->ticket->last_fence |= 0xfffe;
+	op = pass_to_another_thread();
+	ve_settle();
+	ve_done(op, LK_OK);
+	ck_assert_uint_eq(op->fence, first | 0xffff);
+	op = pass_to_another_thread();
+	ve_pass(200);
+	ve_done(op, LK_OK);
+	/* With a ticket of its own. */
+	ck_assert_uint_eq(op->fence, (uint64_t)created() << 16);
+	ck_assert_uint_gt(op->fence, first | 0xffff);
+	releases(0);
+	ve_end();
+}
+
+TEST(threads_of_a_client_do_not_keep_others_waiting)
+{
+	struct lk__op *op, *last = NULL;
+	uint64_t last_owner;
+	int passes;
+
+	ve_start(&one, 2);
+	holds(0);
+	op = ve_acquire(1);
+	ve_pass(200);
+	ve_waits(op);
+	for (passes = 0; passes < 60 && !op->done; passes++) {
+		last = pass_to_another_thread();
+		ve_pass(100);
+	}
+	ve_done(op, LK_OK);
+	ve_waits(last);
+	ck_assert_int_gt(passes, 2); /* some of them are cheaper */
+	last_owner = ve.owner;
+	ve.owner = op->owner;
+	releases(1);
+	ve_done(last, LK_OK);
+	ve.owner = last_owner;
+	releases(0);
+	ve_end();
+}
