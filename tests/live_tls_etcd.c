@@ -2,7 +2,9 @@
  * The library's TLS to a real etcd: HTTP/2 by ALPN, its CA, and certificates of clients. */
 #include "harness/certificate.h"
 #include "harness/etcd_link.h"
+#include "harness/etcd_seam.h"
 #include "harness/etcd_server.h"
+#include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/test.h"
 
@@ -89,5 +91,26 @@ TEST_LIMIT(certificate_of_the_client_is_shown, 120)
 	wrong.target.tls_key = file("other.key");
 	ck_assert_msg(try_to_use(&wrong, &servers) == LK_EAUTH, "%s", wrong.why.text);
 	etcd_link_close(&wrong);
+	etcd_stop(&servers);
+}
+
+TEST_LIMIT(client_has_its_locks_by_tls, 120)
+{
+	struct etcd_servers servers = {.args = {NULL}};
+	lk_client *client;
+	lk_lock *lock;
+	char url[300];
+
+	make_certificates();
+	servers.tls = folder;
+	etcd_start(&servers, 1);
+	snprintf(url, sizeof(url), "%s&ca=%s", etcd_seam_use(&servers), file("ca.pem"));
+	client = client_at(url);
+	lock = lock_named(client, "secure");
+	OK(lk_lock_acquire(lock, ETCD_WAIT_MS, NULL));
+	OK(lk_lock_release(lock));
+	OK(lk_client_close(client));
+	snprintf(url, sizeof(url), "%s&ca=%s", etcd_seam_use(&servers), file("other.pem"));
+	EXPECT(lk_client_open(url, NULL, &client), LK_ESERVER);
 	etcd_stop(&servers);
 }

@@ -27,7 +27,8 @@ TEST_SOURCES := $(filter-out tests/unit_etcd_h2% tests/live_etcd% tests/live_tls
 endif
 # What only tools/deps ci brings is not needed for the others.
 LEFT_OUT_TESTS := $(strip $(if $(shell command -v protoc-c),,unit_etcd_protobuf unit_etcd_protobuf_answers) \
-	$(if $(wildcard build/deps/etcd/etcd)$(shell command -v etcd),,live_etcd live_etcd_lock live_etcd_model live_tls_etcd))
+	$(if $(wildcard build/deps/etcd/etcd)$(shell command -v etcd),,live_etcd live_etcd_lock \
+	live_etcd_member live_etcd_model live_tls_etcd))
 TEST_SOURCES := $(filter-out $(LEFT_OUT_TESTS:%=tests/%.c),$(TEST_SOURCES))
 LEAVE_OUT := $(if $(LEFT_OUT_TESTS),LK_LEFT_OUT="$(LEFT_OUT_TESTS)")
 PRELOAD_SOURCES := $(sort $(wildcard tests/preload/*.c))

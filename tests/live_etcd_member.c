@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT
+ * Locks of the library's clients on etcd whose members die, hang, or want a password. */
+#include "harness/etcd_seam.h"
+#include "harness/handles.h"
+#include "harness/process.h"
+#include "harness/test.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LONG_MS 30000 /* for what comes soon on a machine that is not loaded */
+
+/* A URL of these servers with such userinfo and more options. */
+static const char *url_of(const struct etcd_servers *servers, const char *user, const char *options)
+{
+	static char url[200];
+
+	etcd_seam_use(servers);
+	snprintf(url, sizeof(url), "redis://%s127.0.0.1:%d?grace=0%s", user, servers->nodes[0].port,
+	         options);
+	return url;
+}
+
+static int tickets(const struct etcd_servers *servers, const char *name)
+{
+	const char *at = etcd_ctl(servers, "get --prefix lk/L/%s/ --keys-only", name);
+	int count = 0;
+
+	while ((at = strstr(at, "lk/L/"))) {
+		count++;
+		at++;
+	}
+	return count;
+}
+
+struct waiter {
+	pthread_t thread;
+	lk_lock *lock;
+	lk_err err;
+	atomic_bool done;
+};
+
+static void *wait_for(void *arg)
+{
+	struct waiter *waiter = arg;
+
+	waiter->err = lk_lock_acquire(waiter->lock, LK_FOREVER, NULL);
+	if (!waiter->err)
+		waiter->err = lk_lock_release(waiter->lock);
+	atomic_store(&waiter->done, true);
+	return NULL;
+}
+
+/* ---- Members -------------------------------------------------------------------------------- */
+
+/* Three nodes; a client that holds the lock, and one that waits for it. */
+static struct etcd_servers servers;
+static lk_client *clients[2];
+static lk_lock *locks[2];
+static struct waiter waiter;
+
+static void begin(void)
+{
+	etcd_start(&servers, 3);
+	for (int i = 0; i < 2; i++) {
+		clients[i] = client_at(url_of(&servers, "", "&command_timeout=1000"));
+		locks[i] = lock_leased(clients[i], "member", 60000);
+	}
+	OK(lk_lock_acquire(locks[0], LONG_MS, NULL));
+	waiter.lock = locks[1];
+	ck_assert(!pthread_create(&waiter.thread, NULL, wait_for, &waiter));
+	ck_assert(WITHIN(LONG_MS, tickets(&servers, "member") == 2));
+}
+
+static void still_holds(void)
+{
+	ck_assert(lk_lock_is_mine(locks[0]));
+	ck_assert(!atomic_load(&waiter.done));
+}
+
+static void end(void)
+{
+	lk_err err = lk_lock_release(locks[0]);
+
+	ck_assert_msg(!err || err == LK_EUNKNOWN, "%s: %s", lk_err_name(err), lk_errmsg());
+	ck_assert(WITHIN(LONG_MS * 2, atomic_load(&waiter.done)));
+	pthread_join(waiter.thread, NULL);
+	ck_assert_msg(!waiter.err || waiter.err == LK_EUNKNOWN, "%s", lk_err_name(waiter.err));
+	for (int i = 0; i < 2; i++)
+		OK(lk_client_close(clients[i]));
+	ck_assert_int_eq(tickets(&servers, "member"), 0);
+	etcd_stop(&servers);
+}
+
+TEST_LIMIT(lock_outlives_any_one_member, 240)
+{
+	lk_client *late;
+
+	begin();
+	for (int i = 2; i >= 0; i--) {
+		etcd_kill(&servers, i);
+		etcd_restart(&servers, i);
+		still_holds();
+	}
+	etcd_kill(&servers, 2); /* the first one is for etcdctl */
+	end();
+	EXPECT(lk_client_open(url_of(&servers, "", "&connect_timeout=3000"), NULL, &late),
+	       LK_ECONN);
+}
+
+/* Acquire other locks, whatever members the clients have. */
+static void work(int round)
+{
+	char name[20];
+
+	for (int i = 0; i < 2; i++) {
+		lk_lock *other;
+		snprintf(name, sizeof(name), "other/%d/%d", round, i);
+		other = lock_named(clients[i], name);
+		OK(lk_lock_acquire(other, LONG_MS, NULL));
+		OK(lk_lock_close(other));
+	}
+}
+
+TEST_LIMIT(member_that_hangs_is_left, 240)
+{
+	begin();
+	for (int i = 0; i < 3; i++) {
+		ck_assert(!kill(servers.nodes[i].pid, SIGSTOP));
+		work(i);
+		still_holds();
+		ck_assert(!kill(servers.nodes[i].pid, SIGCONT));
+		ck_assert(WITHIN(LONG_MS, etcd_is_healthy(&servers, i)));
+	}
+	end();
+}
+
+/* ---- Passwords ------------------------------------------------------------------------------ */
+
+static atomic_int connects;
+
+static void count_connects(void *arg, lk_log_level level, const char *line)
+{
+	(void)arg;
+	(void)level;
+	if (strstr(line, ": connected"))
+		atomic_fetch_add(&connects, 1);
+}
+
+TEST_LIMIT(client_logs_in_again_when_its_token_has_expired, 120)
+{
+	const lk_client_options options = {.log = count_connects, .log_level = LK_LOG_INFO};
+	lk_client *client;
+	lk_lock *lock;
+
+	servers.args[0] = "--auth-token-ttl";
+	servers.args[1] = "1";
+	etcd_start(&servers, 1);
+	etcd_ctl(&servers, "user add root:secret");
+	etcd_ctl(&servers, "user grant-role root root");
+	etcd_ctl(&servers, "auth enable");
+	EXPECT(lk_client_open(url_of(&servers, "root:wrong@", ""), NULL, &client), LK_EAUTH);
+	client = client_with(url_of(&servers, "root:secret@", ""), &options);
+	lock = lock_leased(client, "secret", 20000);
+	OK(lk_lock_acquire(lock, LONG_MS, NULL));
+	ck_assert(WITHIN(LONG_MS, atomic_load(&connects) >= 2));
+	ck_assert(lk_lock_is_mine(lock));
+	ck_assert(WITHIN(LONG_MS, lk_lock_release(lock) != LK_EUNKNOWN));
+	OK(lk_lock_acquire(lock, LONG_MS, NULL));
+	OK(lk_client_close(client));
+	etcd_stop(&servers);
+}
