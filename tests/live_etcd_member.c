@@ -3,6 +3,7 @@
 #include "harness/etcd_seam.h"
 #include "harness/handles.h"
 #include "harness/process.h"
+#include "harness/rivals.h"
 #include "harness/test.h"
 
 #include <pthread.h>
@@ -136,6 +137,24 @@ TEST_LIMIT(member_that_hangs_is_left, 240)
 		ck_assert(WITHIN(LONG_MS, etcd_is_healthy(&servers, i)));
 	}
 	end();
+}
+
+/* None holds at the same time as another one, and all fences grow. */
+TEST_LIMIT(clients_exclude_each_other_while_members_die, 240)
+{
+	struct rivals rivals;
+
+	etcd_start(&servers, 3);
+	rivals_start(&rivals, &noun_lock, url_of(&servers, "", "&command_timeout=1000"), 3000);
+	for (int i = 0; i < 3; i++) {
+		rivals_go_on(&rivals, LONG_MS);
+		etcd_kill(&servers, i);
+		rivals_go_on(&rivals, LONG_MS);
+		etcd_restart(&servers, i);
+	}
+	rivals_go_on(&rivals, LONG_MS);
+	rivals_stop(&rivals);
+	etcd_stop(&servers);
 }
 
 /* ---- Passwords ------------------------------------------------------------------------------ */
