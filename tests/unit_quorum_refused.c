@@ -199,6 +199,68 @@ TEST(extension_of_a_leg_that_was_lost_is_sent_again)
 	end_hold(0);
 }
 
+/* The hold has no other legs, so without that server it cannot be extended. */
+static void extends_after_a_refusal(bool fixed)
+{
+	struct lk__wait_queue *queue;
+	struct lk__op *op;
+
+	vq_start(3, 1);
+	queue = vq_open(0, "other", VQ_LEASE_MS, fixed);
+	vq_down(2);
+	vq_acquire_of(0, queue, 1);
+	vq_settle();
+	op = vq_op(0, queue);
+	op->owner = 1;
+	op->lease_ms = 9000;
+	lk__core_extend(&vq.client[0].core, vq.now_ns, op);
+	vq_refuse(0, 0, "LOADING Redis is loading the dataset in memory");
+	vq_pass(500);
+	vq_done(op, LK_OK);
+	vq_up(2);
+	vq_release_of(0, queue, 1);
+	vq_settle();
+	vq_pass(15000);
+	vq_end();
+}
+
+/* The call has ended meanwhile: a fixed lease is not renewed for it. */
+TEST(extension_that_has_ended_is_not_repeated)
+{
+	struct lk__wait_queue *queue;
+	struct lk__op *op;
+	int renewals;
+
+	vq_start(3, 1);
+	queue = vq_open(0, "other", VQ_LEASE_MS, true);
+	vq_acquire_of(0, queue, 1);
+	vq_settle();
+	op = vq_op(0, queue);
+	op->owner = 1;
+	op->lease_ms = 9000;
+	lk__core_extend(&vq.client[0].core, vq.now_ns, op);
+	vq_refuse(0, 0, "LOADING Redis is loading the dataset in memory");
+	vq_settle();
+	vq_done(op, LK_OK);
+	renewals = vq.runs[LK__RENEW];
+	vq_pass(2000);
+	ck_assert_int_eq(vq.runs[LK__RENEW], renewals);
+	vq_release_of(0, queue, 1);
+	vq_settle();
+	vq_pass(15000);
+	vq_end();
+}
+
+TEST(extension_is_sent_again_after_a_server_refused_it_for_now)
+{
+	extends_after_a_refusal(false);
+}
+
+TEST(extension_of_a_fixed_lease_is_sent_again_after_a_refusal_for_now)
+{
+	extends_after_a_refusal(true);
+}
+
 /* ---- Messages ----------------------------------------------------------------------------- */
 
 TEST(break_of_another_epoch_leaves_the_answer_to_the_ask)

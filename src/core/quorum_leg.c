@@ -148,7 +148,7 @@ static void extend(struct lk__ticket *leg, const struct lk__pending *request, bo
 static void retry_later(struct lk__core *core, int64_t now_ns, struct lk__ticket *leg)
 {
 	leg->next_ns = now_ns + (leg->queue->lease_ms / 20 + 10) * MS;
-	if (leg->queue->fixed && whole_holds(leg))
+	if (leg->queue->fixed && whole_holds(leg) && !leg->whole->extenders)
 		leg->next_ns = LK__NEVER;
 	lk__quorum_touch(core, leg);
 	lk__ticket_pursue(core, now_ns, leg);
@@ -355,6 +355,9 @@ static bool has_extension_to_send(const struct lk__ticket *leg)
 
 static void renew(struct lk__core *core, int64_t now_ns, struct lk__ticket *leg)
 {
+	/* The server may have refused the extension for a moment only. */
+	if (whole_holds(leg))
+		leg->whole->legs->unextended &= (uint8_t)~bit_of(leg);
 	lk__ticket_enqueue(core, now_ns, leg, &leg->main, LK__RENEW);
 	if (has_extension_to_send(leg)) {
 		leg->main.extends = true;
@@ -376,6 +379,8 @@ void lk__leg_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket *le
 	if (!lk__session_is_up(leg->session) || !lk__quorum_accepts(core, leg->session) ||
 	    leg->main.state != LK__IDLE)
 		return;
+	if (leg->queue->fixed && whole_holds(leg) && !leg->whole->extenders && !leg->head_unserved)
+		leg->next_ns = LK__NEVER; /* the extension that it was to repeat has ended */
 	if (leg->head_unserved && lk__ticket_renewal_ns(leg) > now_ns && leg->next_ns <= now_ns)
 		lk__ticket_enqueue(core, now_ns, leg, &leg->main, LK__HAND);
 	else if (leg->next_ns <= now_ns || has_extension_to_send(leg))
