@@ -151,7 +151,7 @@ says '^make test: 2 more programs with NIGHTLY=1: tests/nightly$'
 suite
 cp "$source/tests/nightly" tests/
 run_ci 0 nightly
-last_line '86 passed, 0 failed'
+last_line '89 passed, 0 failed'
 silent_about ' more programs with NIGHTLY=1'
 run_ci 2 weekly
 last_line '.ci/run: "weekly" is not "nightly"'

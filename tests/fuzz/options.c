@@ -27,12 +27,10 @@ static void make_client(void)
 	    !lk__core_init(&client->core, 1) || !lk__wake_init(&client->loop.wake))
 		abort();
 	client->loop.timer_fd = -1;
-	if (!lk__client_add_link(client))
-		abort();
 	client->fork_generation = lk__fork_generation();
 	memcpy(client->id, "abcdefghijklmnopqrstuv", sizeof(client->id));
 	client->store = lk__store_of(&client->target)->create(&client->target, client->id);
-	if (!client->store)
+	if (!client->store || !lk__client_add_link(client))
 		abort();
 }
 
