@@ -97,14 +97,38 @@ TEST_LIMIT(user_without_info_is_unfit, 60)
 
 	quorum_setup_begin(&setup, 0);
 	for (int i = 0; i < QUORUM_SERVERS; i++)
-		redis_do(redis_open(&servers[i]),
-		         "ACL SETUSER job on >word ~* &* +@all -info");
+		redis_do(redis_open(&servers[i]), "ACL SETUSER job on >word ~* &* +@all -info");
 	snprintf(url, sizeof(url), "redis+quorum://job:word@%s",
 	         setup.url + strlen("redis+quorum://"));
 	ck_assert_int_eq(examine(url), LK_UNFIT);
 	expect("unfit rights: all 3 servers: this user lacks rights that are needed: +info");
 	expect(" refuses INFO, without which a restart with an older file is not noticed");
 	expect("unfit quorum: 0 of 3 servers vote, 2 are needed");
+}
+
+/* Its messages have the channels of a single server. */
+TEST_LIMIT(rights_of_each_member_are_those_of_a_single_server, 60)
+{
+	static const char *const rules[] = {"-publish", "-subscribe"};
+	char url[200], command[120], text[120];
+
+	quorum_setup_begin(&setup, 5000);
+	snprintf(url, sizeof(url), "redis+quorum://app:pw@%s",
+	         setup.url + strlen("redis+quorum://"));
+	for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
+		snprintf(command, sizeof(command),
+		         "ACL SETUSER app reset on >pw ~lk:* &lk:* +@all %s", rules[i]);
+		for (int j = 0; j < QUORUM_SERVERS; j++) {
+			struct redis *redis = redis_open(&servers[j]);
+			redis_do(redis, command);
+			redis_close(redis);
+		}
+		ck_assert_int_eq(examine(url), LK_UNFIT);
+		snprintf(text, sizeof(text),
+		         "unfit rights: all 3 servers: this user lacks rights that are needed: +%s",
+		         rules[i] + 1);
+		expect(text);
+	}
 }
 
 TEST_LIMIT(member_is_not_fit_as_a_single_server, 60)

@@ -237,6 +237,12 @@ static void lists_add(const struct lk__doctor *doctor, struct lists *lists,
 		lk__escape(lists->later, sizeof(lists->later), resp->str, resp->len);
 }
 
+/* A member of a quorum is a node of the report, too. */
+static bool is_in_cluster(const struct lk__doctor *doctor)
+{
+	return doctor->node && !doctor->target->quorum;
+}
+
 /* Not used at a node of a Cluster, which has sharded channels. */
 static bool is_alone(const struct right *right)
 {
@@ -257,7 +263,7 @@ static bool try_all(struct lk__doctor *doctor, const struct names *names, const 
 	bool whole = true;
 
 	for (size_t i = 0; i < count; i++) {
-		if (doctor->node && is_alone(&table[i]))
+		if (is_in_cluster(doctor) && is_alone(&table[i]))
 			continue;
 		tried[sent++] = &table[i];
 		whole = whole && append(&buf, names, &table[i]);
@@ -311,7 +317,7 @@ void lk__doctor_rights(struct lk__doctor *doctor)
 	struct names names;
 	size_t start;
 
-	if (!names_make(&names, doctor->target, doctor->node != NULL)) {
+	if (!names_make(&names, doctor->target, is_in_cluster(doctor))) {
 		lk__doctor_report(doctor, LK_FIT_WARN, "rights", "",
 		                  "cannot tell: the system gives no random bytes");
 		return;
@@ -326,7 +332,8 @@ void lk__doctor_rights(struct lk__doctor *doctor)
 		(void)lk__doctor_usable(doctor, "rights", "", NULL);
 		return;
 	}
-	if (doctor->node && !try_all(doctor, &names, cluster_rights, CLUSTER_COUNT, &lists)) {
+	if (is_in_cluster(doctor) &&
+	    !try_all(doctor, &names, cluster_rights, CLUSTER_COUNT, &lists)) {
 		(void)lk__doctor_usable(doctor, "rights", "", NULL);
 		return;
 	}
