@@ -289,3 +289,56 @@ TEST_LIMIT(q14_client_stopped_over_its_lease_does_not_believe, 30)
 	ck_assert(WITHIN(BACK_MS, quorum_is_clear()));
 	OK(lk_client_close(other));
 }
+
+/* ---- Queries --------------------------------------------------------------------------------- */
+
+/* The first two servers that are connected differ: the third one decides. */
+TEST_LIMIT(holder_at_two_servers_is_shown_whichever_connect_first, 30)
+{
+	const struct proxy_fault slow = {.delay_ms = 150};
+	lk_lock_status status;
+
+	quorum_fault_set_up(20000);
+	client = quorum_client(false, 2000);
+	lock = lock_leased(client, "a", 15000);
+	OK(lk_lock_acquire(lock, WAIT_MS, NULL));
+	quorum_await_legs();
+	ck_assert_int_eq(quorum_ask_server(2, "DEL lk:{a}"), 1);
+	proxy_set_all(&quorum_proxies[0], &slow);
+	for (int i = 0; i < 3; i++) {
+		other = quorum_client(true, 4000);
+		OK(lk_lock_query(lock_leased(other, "a", 15000), &status));
+		ck_assert(status.held);
+		OK(lk_client_close(other));
+	}
+	OK(lk_lock_release(lock));
+	OK(lk_client_close(client));
+}
+
+/* A key of another program on one server: the two others decide. */
+TEST_LIMIT(foreign_key_on_one_server_hides_no_holder, 30)
+{
+	const struct proxy_fault slow = {.delay_ms = 150};
+	lk_lock_status status;
+	struct redis *own;
+	lk_lock *seen;
+
+	quorum_fault_set_up(20000);
+	client = quorum_client(false, 2000);
+	own = redis_open(&quorum.servers[2]);
+	redis_do(own, "SET lk:{a} x");
+	redis_close(own);
+	lock = lock_leased(client, "a", 15000);
+	OK(lk_lock_acquire(lock, WAIT_MS, NULL));
+	proxy_set_all(&quorum_proxies[0], &slow);
+	other = quorum_client(true, 4000);
+	seen = lock_leased(other, "a", 15000);
+	OK(lk_lock_query(seen, &status));
+	ck_assert(status.held);
+	OK(lk_client_close(other));
+	other = quorum_client(true, 4000);
+	OK(lk_lock_break(lock_leased(other, "a", 15000), NULL));
+	EXPECT(lk_lock_release(lock), LK_ELOST);
+	OK(lk_client_close(other));
+	OK(lk_client_close(client));
+}

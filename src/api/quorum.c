@@ -208,23 +208,32 @@ static bool prepare(struct lk__handle *handle, unsigned link, size_t waiters,
 	return true;
 }
 
-lk_err lk__quorum_show(struct lk__handle *handle, size_t waiters, struct lk__listing **result)
+/* Ask each server that votes; *asked: how many.  *is_open: some have granted it, but no majority of
+ * those that were asked. */
+static lk_err show(struct lk__handle *handle, size_t waiters, struct lk__listing **result,
+                   unsigned *asked, bool *is_open)
 {
 	struct lk_client *client = handle->client;
 	struct listings listings = {.count = client->link_count,
 	                            .majority = client->core.quorum->majority};
 	struct lk__round round = {{0}};
-	lk_err err = lk__round_begin(client);
+	lk_err err = LK_OK;
 	bool made = true;
 
-	for (unsigned i = 0; i < client->link_count && !err && made; i++)
-		if (lk__round_includes(client, i))
-			made = prepare(handle, i, waiters, &round, &listings);
+	*asked = 0;
+	*is_open = false;
+	for (unsigned i = 0; i < client->link_count && made; i++) {
+		if (!lk__round_includes(client, i))
+			continue;
+		made = prepare(handle, i, waiters, &round, &listings);
+		++*asked;
+	}
 	if (!made)
 		err = lk__failf(LK_ENOMEM, "out of memory");
 	if (!err)
 		err = lk__round_ask(client, &round, listings.majority);
 	for (unsigned i = 0; i < client->link_count && !err; i++) {
+		*is_open = *is_open || (round.queries[i] && holder_at(listings.of[i]));
 		if (round.queries[i])
 			continue;
 		free(listings.of[i]);
@@ -232,9 +241,29 @@ lk_err lk__quorum_show(struct lk__handle *handle, size_t waiters, struct lk__lis
 	}
 	if (!err && !(*result = merge(&listings, waiters)))
 		err = lk__failf(LK_ENOMEM, "out of memory");
+	*is_open = *is_open && !err && !(*result)->held;
 	lk__round_end(client, &round);
 	for (unsigned i = 0; i < client->link_count; i++)
 		free(listings.of[i]);
+	return err;
+}
+
+lk_err lk__quorum_show(struct lk__handle *handle, size_t waiters, struct lk__listing **result)
+{
+	struct lk__listing *first = NULL;
+	unsigned asked;
+	bool is_open;
+	lk_err err = lk__round_begin(handle->client);
+
+	if (err)
+		return err;
+	err = show(handle, waiters, &first, &asked, &is_open);
+	/* A server that was not connected yet decides. */
+	if ((err || is_open) && lk__round_await_more(handle->client, asked)) {
+		free(first);
+		return show(handle, waiters, result, &asked, &is_open);
+	}
+	*result = first;
 	return err;
 }
 
@@ -299,12 +328,13 @@ static bool is_any(const bool flags[LK__SERVERS_MAX])
 
 lk_err lk__quorum_break(struct lk__handle *handle, const char *id, bool *was_held)
 {
-	const struct lk_client *client = handle->client;
+	struct lk_client *client = handle->client;
 	bool more[LK__SERVERS_MAX] = {false};
 	unsigned answered;
 	lk_err err, ignored;
 
 	*was_held = false;
+	lk__round_await_more(client, client->link_count); /* one of them may refuse */
 	for (unsigned i = 0; i < client->link_count; i++)
 		more[i] = true;
 	answered = leave(handle, id, more, was_held, &err);
@@ -321,21 +351,38 @@ lk_err lk__quorum_break(struct lk__handle *handle, const char *id, bool *was_hel
 
 /* ---- Names -------------------------------------------------------------------------------- */
 
-lk_err lk__quorum_kind(struct lk_client *client, const char *name, size_t len, lk_kind *kind)
+static lk_err find_kind(struct lk_client *client, const char *name, size_t len, lk_kind *kind,
+                        unsigned *asked)
 {
 	struct lk__round round = {{0}};
-	lk_err err = lk__round_begin(client);
+	lk_err err;
 
-	for (unsigned i = 0; i < client->link_count && !err; i++)
-		if (lk__round_includes(client, i))
-			round.queries[i] = lk__query_new(LK__KIND, LK_KIND_NONE, name, len);
-	if (!err)
-		err = lk__round_ask(client, &round, client->core.quorum->majority);
+	*asked = 0;
+	for (unsigned i = 0; i < client->link_count; i++) {
+		if (!lk__round_includes(client, i))
+			continue;
+		round.queries[i] = lk__query_new(LK__KIND, LK_KIND_NONE, name, len);
+		++*asked;
+	}
+	err = lk__round_ask(client, &round, client->core.quorum->majority);
 	if (!err)
 		*kind = LK_KIND_NONE;
 	for (unsigned i = 0; i < client->link_count && !err; i++)
 		if (round.queries[i] && round.queries[i]->answer.noun != LK_KIND_NONE)
 			*kind = round.queries[i]->answer.noun;
 	lk__round_end(client, &round);
+	return err;
+}
+
+lk_err lk__quorum_kind(struct lk_client *client, const char *name, size_t len, lk_kind *kind)
+{
+	unsigned asked;
+	lk_err err = lk__round_begin(client);
+
+	if (err)
+		return err;
+	err = find_kind(client, name, len, kind, &asked);
+	if (err && lk__round_await_more(client, asked))
+		err = find_kind(client, name, len, kind, &asked);
 	return err;
 }

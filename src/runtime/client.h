@@ -401,6 +401,9 @@ struct lk__round {
 /* Wait until a majority votes, at most one command timeout.  For a thread inside a call.  Releases
  * the mutex meanwhile.  _locked */
 lk_err lk__round_begin(struct lk_client *client);
+/* The answers of so many servers leave it open: are there more to ask now?  Waits for links that
+ * come up.  _locked */
+bool lk__round_await_more(struct lk_client *client, unsigned count);
 /* Is that server to be asked?  It is connected, and belongs to the set.  _locked */
 bool lk__round_includes(const struct lk_client *client, unsigned link);
 /* Send the questions and wait for the answers.  Frees the questions that have none; LK_OK when so

@@ -4,34 +4,70 @@
 
 #include <stdio.h>
 
+/* May another link come up soon? */
+static bool is_opening(const struct lk_client *client)
+{
+	for (unsigned i = 0; i < client->link_count; i++) {
+		const struct lk__session *session = &client->links[i]->session;
+		if (!lk__session_is_up(session) && !session->backoff_ns)
+			return true;
+	}
+	return false;
+}
+
 /* Can a majority show what it has granted?  Then others need not be waited for. */
 static bool is_informed(const struct lk_client *client)
 {
-	unsigned informed = 0, open = 0;
+	unsigned informed = 0;
 
 	for (unsigned i = 0; i < client->link_count; i++) {
 		const struct lk__session *session = &client->links[i]->session;
 		informed += lk__round_includes(client, i) &&
 		            !lk__quorum_is_young(&client->core, session, lk__now_ns());
-		open += !lk__session_is_up(session) && !session->backoff_ns;
 	}
-	return informed >= client->core.quorum->majority || !open;
+	return informed >= client->core.quorum->majority || !is_opening(client);
+}
+
+/* Wait until that is true of the client, but leave a part of the command timeout for the
+ * question. */
+static void await(struct lk_client *client, bool (*is_true)(const struct lk_client *))
+{
+	int64_t deadline_ns = lk__call_entered_ns() + client->target.command_timeout_ns / 2, now_ns;
+
+	client->quorum_waiters++;
+	while (!is_true(client) && (now_ns = lk__now_ns()) < deadline_ns && !client->core.closing)
+		lk__client_wait_quiet(client, deadline_ns - now_ns);
+	client->quorum_waiters--;
+}
+
+static bool is_settled(const struct lk_client *client)
+{
+	return !is_opening(client);
+}
+
+static unsigned included(const struct lk_client *client)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < client->link_count; i++)
+		count += lk__round_includes(client, i);
+	return count;
+}
+
+bool lk__round_await_more(struct lk_client *client, unsigned count)
+{
+	await(client, is_settled);
+	return included(client) > count;
 }
 
 lk_err lk__round_begin(struct lk_client *client)
 {
-	int64_t deadline_ns = lk__call_entered_ns() + client->target.command_timeout_ns, now_ns;
+	int64_t deadline_ns = lk__call_entered_ns() + client->target.command_timeout_ns;
 	struct lk__why why;
 
 	if (lk__quorum_await(client, deadline_ns, false, &why))
 		return lk__fail(&why);
-	/* The rest of the command timeout is for the question. */
-	deadline_ns -= client->target.command_timeout_ns / 2;
-	client->quorum_waiters++;
-	while (!is_informed(client) && (now_ns = lk__now_ns()) < deadline_ns &&
-	       !client->core.closing)
-		lk__client_wait_quiet(client, deadline_ns - now_ns);
-	client->quorum_waiters--;
+	await(client, is_informed);
 	return LK_OK;
 }
 
