@@ -112,9 +112,12 @@ bool lk__etcd_read_name(char *out, size_t *len, const char *text, size_t text_le
 
 		if (text[i] == '/')
 			return false;
-		out[pos++] = is_slash ? '/' : text[i];
-		if (is_slash)
+		if (is_slash) {
+			out[pos++] = '/';
 			i += 2;
+		} else {
+			out[pos++] = text[i];
+		}
 	}
 	return lk__name_decode(out, len, out, pos);
 }
