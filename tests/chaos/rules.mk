@@ -3,8 +3,9 @@
 
 ## chaos  real processes and faults: T=seconds (20), SEED=, STORE=sentinel, cluster or quorum,
 ##        REPLICAS=2, SERVERS=5; PLANT=no-grace: is it found?
+# STORE's default is the demo's.
 $(call settings,REPLICAS SERVERS)
 .PHONY: chaos
 chaos: $(BUILD)/chaos $(BUILD)/judge $(BUILD)/tests/clock.so
-	@LK_COMMIT="$(COMMIT)" $(call pass,V) $(BUILD)/chaos T=$(or $(T),20) SEED=$(SEED) STORE=$(STORE) \
+	@LK_COMMIT="$(COMMIT)" $(call pass,V) $(BUILD)/chaos T=$(or $(T),20) SEED=$(SEED) STORE=$(filter-out local,$(STORE)) \
 		REPLICAS=$(REPLICAS) SERVERS=$(SERVERS) PLANT=$(PLANT)
