@@ -158,11 +158,13 @@ TEST(servers_of_different_sets_do_not_vote)
 /* A set of other size is another quorum, which shares servers with this one. */
 TEST(set_of_another_size_does_not_vote)
 {
+	static const char *const marks[] = {"larger_set 1/5 20000", "larger_set 2/5 20000",
+	                                    "larger_set 3/5 20000"};
 	struct lk__why why;
 
 	vq_start(3, 1);
 	for (int i = 0; i < 3; i++)
-		mark_by_hand(i, "larger_set 1/5 20000");
+		mark_by_hand(i, marks[i]);
 	for (int i = 0; i < 3; i++)
 		rejoin(0, i);
 	ck_assert(!lk__quorum_is_ready(&vq.client[0].core));
