@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Whether there is a connection to the store, and if not, since when and why.  Determined without
  * requests: from the attempts to connect and from the client's log.  A quorum is connected while a
- * majority of its servers is: the log does not tell, but is a reason to ask the client. */
+ * majority of its servers is: the log does not show it, but is a reason to ask the client. */
 #ifndef OUTAGE_H
 #define OUTAGE_H
 

@@ -10,7 +10,7 @@
  *
  * The mark has the server's place in the set, 1 to N.  Clients with different lists of servers
  * could get disjoint majorities: {a, d} and {b, c} of the lists a, b, d and a, b, c, where d was
- * empty and has joined the set.  A client that knows only one of the lists cannot tell d from c
+ * empty and has joined the set.  A client that knows one list only cannot distinguish d from c
  * after a loss of its memory.  But a client that lists both finds their place twice, and the later
  * one does not vote there.  So no place may be given twice for another reason: a server gets a free
  * place only if there are as many of them as servers without a mark, by the order of their memory

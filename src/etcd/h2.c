@@ -107,7 +107,7 @@ static void die_if_over(struct lk__h2 *h2)
 		die_of_server(h2);
 }
 
-/* Tell the server that the stream is of no interest any more. */
+/* Notify the server that the stream is of no interest any more. */
 static void reset(struct lk__h2 *h2, uint32_t id)
 {
 	(void)nghttp2_submit_rst_stream(h2->session, NGHTTP2_FLAG_NONE, (int32_t)id,
@@ -490,7 +490,7 @@ void lk__h2_feed(struct lk__h2 *h2, const void *bytes, size_t len, int64_t now_n
 
 void lk__h2_lost(struct lk__h2 *h2, const struct lk__why *why)
 {
-	/* A GOAWAY has told the reason. */
+	/* A GOAWAY had the reason. */
 	die(h2, h2->is_draining ? &h2->why : why);
 }
 

@@ -126,7 +126,7 @@ static void look(struct lk__etcd_recipe *recipe, struct lk__bytes ticket, struct
 	add(recipe, (struct lk__etcd_op){.range = first_ones(recipe, key, end)});
 }
 
-/* The name is none of the other kinds; the failure tells. */
+/* The name is none of the other kinds; the failure shows it. */
 static void is_only_a_lock(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *queue)
 {
 	static const char nouns[] = {LK__ETCD_SEMAPHORE, LK__ETCD_LATCH};

@@ -32,7 +32,7 @@ enum lk__etcd_task {
 	LK__ETCD_MOVE,  /* put it under another lease, in its place */
 	LK__ETCD_LOOK,  /* get those before it */
 	LK__ETCD_LEAVE, /* end it, and serve its successor */
-	LK__ETCD_SERVE, /* tell the first ticket that it holds the lock */
+	LK__ETCD_SERVE, /* notify the first ticket that it holds the lock */
 };
 
 #define LK__ETCD_TEXT_MAX (8 * LK__ETCD_KEY_MAX)

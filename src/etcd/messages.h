@@ -222,7 +222,7 @@ struct lk__etcd_alarm_answer {
 
 /* ---- Encoding ------------------------------------------------------------------------------- */
 
-/* Append a request to a message that has begun; writer->is_full tells whether it fits.  The
+/* Append a request to a message that has begun; writer->is_full: it does not fit.  The
  * requests for the status and for all alarms have no members: they are no bytes. */
 void lk__etcd_put_range(struct lk__pb_writer *writer, const struct lk__etcd_range *range);
 void lk__etcd_put_put(struct lk__pb_writer *writer, const struct lk__etcd_put *put);

@@ -142,7 +142,7 @@ static void leave(struct lk__etcd_session *session, struct lk__etcd_job *job)
 	send(session, job, ticket, &recipe);
 }
 
-/* Tell the first ticket; read which it is, unless that was just read. */
+/* Notify the first ticket; read which it is, unless that was just read. */
 static void serve(struct lk__etcd_session *session, struct lk__etcd_job *job)
 {
 	const struct lk__etcd_memo *memo = noted(session, job);
