@@ -70,6 +70,17 @@ size_t lk__name_encode(char *out, const char *name, size_t len)
 	return pos;
 }
 
+int lk__hex_digit(char digit)
+{
+	if (digit >= '0' && digit <= '9')
+		return digit - '0';
+	if (digit >= 'a' && digit <= 'f')
+		return digit - 'a' + 10;
+	if (digit >= 'A' && digit <= 'F')
+		return digit - 'A' + 10;
+	return -1;
+}
+
 /* -1 unless it is an upper-case hexadecimal digit: a second spelling would be a second name. */
 static int hex_value(char digit)
 {

@@ -26,6 +26,9 @@ bool lk__name_decode(char *out, size_t *out_len, const char *in, size_t len);
 void lk__id128(char out[23], const unsigned char bytes[16]);
 void lk__id64(char out[12], uint64_t value);
 
+/* The value of a hexadecimal digit of either case, -1 if it is none. */
+int lk__hex_digit(char digit);
+
 /* Parse the whole text as a decimal number in [min, max]: digits only, no space, and no sign but a
  * leading '-' when min < 0. */
 bool lk__parse_i64(const char *text, size_t len, int64_t min, int64_t max, int64_t *value);

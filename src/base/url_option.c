@@ -67,17 +67,6 @@ lk_err lk__option_replace(struct parse *parse, char **slot, struct span value)
 	return LK_OK;
 }
 
-static int hex_value(char digit)
-{
-	if (digit >= '0' && digit <= '9')
-		return digit - '0';
-	if (digit >= 'a' && digit <= 'f')
-		return digit - 'a' + 10;
-	if (digit >= 'A' && digit <= 'F')
-		return digit - 'A' + 10;
-	return -1;
-}
-
 /* Replace *slot by the percent-decoded value. */
 lk_err lk__option_replace_decoded(struct parse *parse, char **slot, struct span value,
                                   const char *part)
@@ -94,8 +83,8 @@ lk_err lk__option_replace_decoded(struct parse *parse, char **slot, struct span 
 			(*slot)[len++] = value.at[i];
 			continue;
 		}
-		high = i + 2 < value.len ? hex_value(value.at[i + 1]) : -1;
-		low = i + 2 < value.len ? hex_value(value.at[i + 2]) : -1;
+		high = i + 2 < value.len ? lk__hex_digit(value.at[i + 1]) : -1;
+		low = i + 2 < value.len ? lk__hex_digit(value.at[i + 2]) : -1;
 		if (high < 0 || low < 0)
 			return WRONG(parse, "%s: a '%%' must be followed by two hexadecimal digits",
 			             part);

@@ -108,17 +108,6 @@ int lk__grpc_status_parse(const char *text, size_t len)
 	return (int)number;
 }
 
-static int hex_digit(char digit)
-{
-	if (digit >= '0' && digit <= '9')
-		return digit - '0';
-	if (digit >= 'a' && digit <= 'f')
-		return digit - 'a' + 10;
-	if (digit >= 'A' && digit <= 'F')
-		return digit - 'A' + 10;
-	return -1;
-}
-
 void lk__grpc_text(char out[LK__GRPC_TEXT], const char *encoded, size_t len)
 {
 	unsigned char raw[LK__GRPC_TEXT];
@@ -126,8 +115,8 @@ void lk__grpc_text(char out[LK__GRPC_TEXT], const char *encoded, size_t len)
 
 	/* One more byte than fits makes the text end in dots. */
 	for (size_t i = 0; i < len && count < sizeof(raw); i++) {
-		int high = i + 2 < len && encoded[i] == '%' ? hex_digit(encoded[i + 1]) : -1;
-		int low = high >= 0 ? hex_digit(encoded[i + 2]) : -1;
+		int high = i + 2 < len && encoded[i] == '%' ? lk__hex_digit(encoded[i + 1]) : -1;
+		int low = high >= 0 ? lk__hex_digit(encoded[i + 2]) : -1;
 		raw[count++] = (unsigned char)(low >= 0 ? high << 4 | low : encoded[i]);
 		if (low >= 0)
 			i += 2;
