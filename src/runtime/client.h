@@ -239,6 +239,8 @@ struct lk__link *lk__op_link(const struct lk__op *op);
 /* Keep a connection alive while a thread uses it without the mutex.  _locked */
 void lk__connection_use(struct lk__connection *connection);
 void lk__connection_leave(struct lk__connection *connection);
+/* The oldest request in flight, which is none any more; NULL = there was none.  _locked */
+struct lk__pending *lk__connection_take_sent(struct lk__connection *connection);
 /* Drop a connection (NULL = none) that no thread uses and the core has forgotten. */
 void lk__connection_drop(struct lk__connection *connection);
 /* The connection is unusable from now on.  _locked */

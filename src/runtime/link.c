@@ -56,6 +56,19 @@ void lk__connection_leave(struct lk__connection *connection)
 	free(connection);
 }
 
+struct lk__pending *lk__connection_take_sent(struct lk__connection *connection)
+{
+	struct lk__pending *pending = connection->sent;
+
+	if (!pending)
+		return NULL;
+	connection->sent = pending->next;
+	if (!connection->sent)
+		connection->sent_end = &connection->sent;
+	pending->next = NULL;
+	return pending;
+}
+
 void lk__connection_drop(struct lk__connection *connection)
 {
 	if (!connection)

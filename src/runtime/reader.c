@@ -64,7 +64,7 @@ static void blame_refusal(struct lk__connection *connection, struct lk__answer *
 static void deliver(struct lk__link *link, struct lk__connection *connection, void *reply)
 {
 	struct lk_client *client = link->client;
-	struct lk__pending *pending = connection->sent;
+	struct lk__pending *pending = lk__connection_take_sent(connection);
 	struct lk__request query;
 	struct lk__answer answer;
 	struct lk__why why;
@@ -76,10 +76,6 @@ static void deliver(struct lk__link *link, struct lk__connection *connection, vo
 		lk__link_broken(link, connection, &why);
 		return;
 	}
-	connection->sent = pending->next;
-	if (!connection->sent)
-		connection->sent_end = &connection->sent;
-	pending->next = NULL;
 	if (pending->ahead) {
 		pending->ahead = false;
 		put_back(connection, pending);

@@ -14,7 +14,7 @@ int64_t lk__stream_due_ns(const struct lk__link *link)
 static void deliver(struct lk__link *link, struct lk__connection *connection,
                     const struct lk__answer *answer)
 {
-	struct lk__pending *pending = connection->sent;
+	struct lk__pending *pending = lk__connection_take_sent(connection);
 	struct lk__why why;
 
 	if (!pending) {
@@ -22,10 +22,6 @@ static void deliver(struct lk__link *link, struct lk__connection *connection,
 		lk__link_broken(link, connection, &why);
 		return;
 	}
-	connection->sent = pending->next;
-	if (!connection->sent)
-		connection->sent_end = &connection->sent;
-	pending->next = NULL;
 	lk__core_answer(&link->client->core, lk__now_ns(), pending, answer);
 }
 
