@@ -7,7 +7,7 @@
 #   NIGHTLY=1                    all tests, also the long ones that a sanitizer leaves out
 #   HIREDIS=DIR                  this hiredis: DIR/include/hiredis, DIR/lib/libhiredis.a
 #   TLS=no                       without rediss:; also where OpenSSL is not  -> build/notls/
-#   ETCD=no                      without what will be etcd:; also where nghttp2 is not  -> build/noetcd/
+#   ETCD=no                      without etcd:; also where nghttp2 is not  -> build/noetcd/
 #   WERROR=                      do not turn warnings into errors
 #   DEPS=                        do not look for missing packages
 #   MUTANT=NAME                  plant that bug first (tests/mutants)  -> build/mutant-NAME/
@@ -90,12 +90,12 @@ endif
 HAS_TLS := { [ "$(TLS)" != no ] && pkg-config --exists 'libssl >= 1.1.1' 2>/dev/null; }
 TLS_CFLAGS := $$(if $(HAS_TLS); then pkg-config --cflags libssl; fi)
 TLS_LIBS := $$(if $(HAS_TLS); then pkg-config --libs libssl libcrypto; fi)
-LIBS := $(HIREDIS_LIBS) $(TLS_LIBS)
 
-# The parts of etcd: are linked into tests only, as long as no client uses them.
+# With etcd: if nghttp2 is there.
 HAS_ETCD := { [ "$(ETCD)" != no ] && pkg-config --exists 'libnghttp2 >= 1.52' 2>/dev/null; }
 NGHTTP2_CFLAGS := $$(if $(HAS_ETCD); then pkg-config --cflags libnghttp2; fi)
 NGHTTP2_LIBS := $$(if $(HAS_ETCD); then pkg-config --libs libnghttp2; fi)
+LIBS := $(HIREDIS_LIBS) $(TLS_LIBS) $(NGHTTP2_LIBS)
 
 ifeq ($(V),1)
 Q :=
@@ -167,7 +167,9 @@ $(BUILD)/gen/built_with.h: always | needs
 		if $(HAS_ETCD); then echo '#define LK__ETCD 1'; else echo '#define LK__ETCD 0'; fi; } \
 		>$@.new; if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; \
 		if $(HAS_TLS); then printf '  %-7s %s\n' TLS "OpenSSL $$(pkg-config --modversion libssl)"; \
-		else printf '  %-7s %s\n' TLS 'none: rediss: needs OpenSSL 1.1.1 (libssl-dev)'; fi; fi
+		else printf '  %-7s %s\n' TLS 'none: rediss: needs OpenSSL 1.1.1 (libssl-dev)'; fi; \
+		if $(HAS_ETCD); then printf '  %-7s %s\n' ETCD "nghttp2 $$(pkg-config --modversion libnghttp2)"; \
+		else printf '  %-7s %s\n' ETCD 'none: etcd: needs nghttp2 1.52 (libnghttp2-dev)'; fi; fi
 .PHONY: always
 always:
 
@@ -181,18 +183,19 @@ $(BUILD)/src/redis/resp.o: EXTRA_CFLAGS = $(HIREDIS_CFLAGS)
 $(BUILD)/src/net/tls.o: EXTRA_CFLAGS = $(TLS_CFLAGS)
 $(BUILD)/src/etcd/h2.o: EXTRA_CFLAGS = $(NGHTTP2_CFLAGS)
 
-$(STATIC): $(LIB_OBJECTS)
+$(STATIC): $(LIB_OBJECTS) $(ETCD_OBJECTS)
 	$(call say,AR,$@)
-	$(Q)rm -f $@ && $(AR) rcs $@ $(LIB_OBJECTS)
+	$(Q)rm -f $@ && $(AR) rcs $@ $(LIB_OBJECTS) $(ETCD_OBJECTS)
 
+# An archive: without nghttp2 nothing names the store in etcd, so nothing of it is linked.
 $(ETCD_LIB): $(ETCD_OBJECTS)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) rcs $@ $(ETCD_OBJECTS)
 
-$(SHARED): $(LIB_OBJECTS) src/latchkey.map
+$(SHARED): $(LIB_OBJECTS) $(ETCD_LIB) src/latchkey.map
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) -shared -Wl,-soname,liblatchkey.so.$(SOVERSION) $(SO_LDFLAGS) \
-		-Wl,--version-script=src/latchkey.map $(LDFLAGS) -o $@ $(LIB_OBJECTS) $(LIBS)
+		-Wl,--version-script=src/latchkey.map $(LDFLAGS) -o $@ $(LIB_OBJECTS) $(ETCD_LIB) $(LIBS)
 	$(Q)ln -sf $(@F) $(BUILD)/liblatchkey.so.$(SOVERSION)
 	$(Q)ln -sf $(@F) $(BUILD)/liblatchkey.so
 
@@ -214,6 +217,7 @@ install: lib command
 	$(Q)ln -sf liblatchkey.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/liblatchkey.so
 	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
 		-e 's|@VERSION@|$(VERSION)|' -e "s|@TLS@|$$(if $(HAS_TLS); then echo ', libssl, libcrypto'; fi)|" \
+		-e "s|@ETCD@|$$(if $(HAS_ETCD); then echo ', libnghttp2'; fi)|" \
 		latchkey.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/latchkey.pc
 	$(Q)chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/latchkey.pc
 	$(if $(COMMAND),$(Q)install -m 755 $(COMMAND) $(DESTDIR)$(BINDIR)/)

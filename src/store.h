@@ -52,6 +52,7 @@ struct lk__sentinel_conn;
 struct lk__peer {
 	bool can_wait;       /* read() with wait works on LK__RESPONSES */
 	const char *warning; /* to log once it is connected, the peer's; NULL = none */
+	const char *place;   /* the server that the store has chosen, the peer's; NULL = none */
 	/* The Cluster that the server is a node of, NULL = none.  The runtime takes and frees it.
 	 */
 	struct lk__topology *topology;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Locks of the library's clients on real etcd servers. */
-#include "harness/etcd_seam.h"
+#include "harness/etcd_server.h"
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/test.h"
@@ -31,7 +31,7 @@ __attribute__((constructor)) static void prepare(void)
 
 static lk_client *client_of(const struct etcd_servers *servers)
 {
-	return client_at(etcd_seam_use(servers));
+	return client_at(etcd_url(servers, "", ""));
 }
 
 static uint64_t acquire(lk_lock *lock)
@@ -131,7 +131,9 @@ TEST_LIMIT(what_is_not_there_yet_is_refused, 60)
 
 	EXPECT(lk_lock_query(lock, &status), LK_EUNSUPPORTED);
 	EXPECT(lk_semaphore_open(client, "s", 0, &options, &semaphore), LK_EUNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "no semaphore and no rate limit on etcd"));
 	EXPECT(lk_latch_open(client, "d", 0, NULL, &latch), LK_EUNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "no latch on etcd"));
 	OK(lk_client_close(client));
 }
 
@@ -344,6 +346,26 @@ TEST_LIMIT(wait_is_cancelled, 60)
 	ck_assert_int_eq(tickets(&shared, "cancelled"), 0);
 }
 
+/* ---- The member ----------------------------------------------------------------------------- */
+
+/* The URL names three, in any order that the client chooses. */
+TEST_LIMIT(client_names_the_member_that_it_uses, 60)
+{
+	lk_client *client = client_of(&shared);
+	lk_server server;
+	int port = 0;
+	bool found = false;
+
+	OK(lk_client_server(client, &server));
+	ck_assert_int_eq(sscanf(server.address, "127.0.0.1:%d", &port), 1);
+	ck_assert_ptr_null(strchr(server.address, ','));
+	for (int i = 0; i < shared.count; i++)
+		found = found || shared.nodes[i].port == port;
+	ck_assert(found);
+	ck_assert_str_eq(server.service, "");
+	OK(lk_client_close(client));
+}
+
 /* ---- Processes ------------------------------------------------------------------------------ */
 
 #define ROUNDS 200
@@ -357,7 +379,7 @@ static int contend(void *arg, int in, int out)
 	const lk_lock_options options = {.lease_ms = LEASE_MS};
 
 	(void)in;
-	if (lk_client_open(etcd_seam_use(&shared), NULL, &client) ||
+	if (lk_client_open(etcd_url(&shared, "", ""), NULL, &client) ||
 	    lk_lock_open(client, "contest", 0, &options, &lock))
 		return 2;
 	for (int i = 0; i < ROUNDS; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Locks of the library's clients on etcd whose members die, hang, or want a password. */
-#include "harness/etcd_seam.h"
+#include "harness/etcd_server.h"
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/rivals.h"
@@ -13,17 +13,6 @@
 #include <string.h>
 
 #define LONG_MS 30000 /* for what comes soon on a machine that is not loaded */
-
-/* A URL of these servers with such userinfo and more options. */
-static const char *url_of(const struct etcd_servers *servers, const char *user, const char *options)
-{
-	static char url[200];
-
-	etcd_seam_use(servers);
-	snprintf(url, sizeof(url), "redis://%s127.0.0.1:%d?grace=0%s", user, servers->nodes[0].port,
-	         options);
-	return url;
-}
 
 static int tickets(const struct etcd_servers *servers, const char *name)
 {
@@ -67,7 +56,7 @@ static void begin(void)
 {
 	etcd_start(&servers, 3);
 	for (int i = 0; i < 2; i++) {
-		clients[i] = client_at(url_of(&servers, "", "&command_timeout=1000"));
+		clients[i] = client_at(etcd_url(&servers, "", "?command_timeout=1000"));
 		locks[i] = lock_leased(clients[i], "member", 60000);
 	}
 	OK(lk_lock_acquire(locks[0], LONG_MS, NULL));
@@ -108,7 +97,7 @@ TEST_LIMIT(lock_outlives_any_one_member, 240)
 	}
 	etcd_kill(&servers, 2); /* the first one is for etcdctl */
 	end();
-	EXPECT(lk_client_open(url_of(&servers, "", "&connect_timeout=3000"), NULL, &late),
+	EXPECT(lk_client_open(etcd_url(&servers, "", "?connect_timeout=3000"), NULL, &late),
 	       LK_ECONN);
 }
 
@@ -145,7 +134,7 @@ TEST_LIMIT(clients_exclude_each_other_while_members_die, 240)
 	struct rivals rivals;
 
 	etcd_start(&servers, 3);
-	rivals_start(&rivals, &noun_lock, url_of(&servers, "", "&command_timeout=1000"), 3000);
+	rivals_start(&rivals, &noun_lock, etcd_url(&servers, "", "?command_timeout=1000"), 3000);
 	for (int i = 0; i < 3; i++) {
 		rivals_go_on(&rivals, LONG_MS);
 		etcd_kill(&servers, i);
@@ -181,8 +170,8 @@ TEST_LIMIT(client_logs_in_again_when_its_token_has_expired, 120)
 	etcd_ctl(&servers, "user add root:secret");
 	etcd_ctl(&servers, "user grant-role root root");
 	etcd_ctl(&servers, "auth enable");
-	EXPECT(lk_client_open(url_of(&servers, "root:wrong@", ""), NULL, &client), LK_EAUTH);
-	client = client_with(url_of(&servers, "root:secret@", ""), &options);
+	EXPECT(lk_client_open(etcd_url(&servers, "root:wrong@", ""), NULL, &client), LK_EAUTH);
+	client = client_with(etcd_url(&servers, "root:secret@", ""), &options);
 	lock = lock_leased(client, "secret", 20000);
 	OK(lk_lock_acquire(lock, LONG_MS, NULL));
 	ck_assert(WITHIN(LONG_MS, atomic_load(&connects) >= 2));

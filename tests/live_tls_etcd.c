@@ -2,7 +2,6 @@
  * The library's TLS to a real etcd: HTTP/2 by ALPN, its CA, and certificates of clients. */
 #include "harness/certificate.h"
 #include "harness/etcd_link.h"
-#include "harness/etcd_seam.h"
 #include "harness/etcd_server.h"
 #include "harness/handles.h"
 #include "harness/process.h"
@@ -104,13 +103,13 @@ TEST_LIMIT(client_has_its_locks_by_tls, 120)
 	make_certificates();
 	servers.tls = folder;
 	etcd_start(&servers, 1);
-	snprintf(url, sizeof(url), "%s&ca=%s", etcd_seam_use(&servers), file("ca.pem"));
+	snprintf(url, sizeof(url), "%s?ca=%s", etcd_url(&servers, "", ""), file("ca.pem"));
 	client = client_at(url);
 	lock = lock_named(client, "secure");
 	OK(lk_lock_acquire(lock, ETCD_WAIT_MS, NULL));
 	OK(lk_lock_release(lock));
 	OK(lk_client_close(client));
-	snprintf(url, sizeof(url), "%s&ca=%s", etcd_seam_use(&servers), file("other.pem"));
+	snprintf(url, sizeof(url), "%s?ca=%s", etcd_url(&servers, "", ""), file("other.pem"));
 	EXPECT(lk_client_open(url, NULL, &client), LK_ESERVER);
 	etcd_stop(&servers);
 }

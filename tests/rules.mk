@@ -38,7 +38,7 @@ HARNESS_OBJECTS := $(HARNESS_SOURCES:%.c=$(BUILD)/%.o)
 TESTS := $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
 PROOF_PROGRAMS := $(PROOFS:%=$(BUILD)/%)
 PRELOADS := $(PRELOAD_SOURCES:tests/preload/%.c=$(BUILD)/tests/%.so)
-TEST_LIBS := $(HARNESS) $(ETCD_LIB) $(STATIC) $(LIBS) $(NGHTTP2_LIBS) $(CHECK_LIBS) $(LUA_LIBS) -ldl
+TEST_LIBS := $(HARNESS) $(STATIC) $(LIBS) $(CHECK_LIBS) $(LUA_LIBS) -ldl
 
 # A figure names the commit that it was measured at.
 COMMIT = $(or $(LK_COMMIT),$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown; \
@@ -68,11 +68,11 @@ $(HARNESS): $(HARNESS_OBJECTS)
 	$(Q)rm -f $@ && $(AR) rcs $@ $(HARNESS_OBJECTS)
 
 # A line " * LDFLAGS: ..." in a test's head is for its link, as for --wrap.
-$(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(HARNESS) $(ETCD_LIB) $(STATIC)
+$(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(HARNESS) $(STATIC)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $$(sed -n 's/^ \* LDFLAGS: //p' tests/$*.c) -o $@ $< $(TEST_LIBS)
 
-$(PROOF_PROGRAMS): $(BUILD)/%: $(BUILD)/tests/%/main.o $(HARNESS) $(ETCD_LIB) $(STATIC)
+$(PROOF_PROGRAMS): $(BUILD)/%: $(BUILD)/tests/%/main.o $(HARNESS) $(STATIC)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $$(sed -n 's/^ \* LDFLAGS: //p' tests/$*/main.c) -o $@ $< \
 		$(TEST_LIBS)

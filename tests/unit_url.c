@@ -293,15 +293,6 @@ TEST(url_too_long_is_refused)
 	free(url);
 }
 
-TEST(url_planned_scheme_is_not_supported_yet)
-{
-	struct lk__target target;
-	struct lk__why why = {0};
-
-	ck_assert_int_eq(lk__target_parse("etcd://a", NULL, &target, &why), LK_EINVALID);
-	ck_assert_str_eq(why.text, "scheme: etcd is not supported by this version");
-}
-
 /* Passwords with unencoded special bytes end up in any part. */
 TEST(url_password_is_in_no_message)
 {

@@ -287,6 +287,7 @@ enum scheme {
 	SCHEME_SENTINEL_LETTUCE,
 	SCHEME_CLUSTER,
 	SCHEME_QUORUM,
+	SCHEME_ETCD,
 	SCHEME_COUNT
 };
 
@@ -306,6 +307,8 @@ static const struct {
 	{"rediss+cluster://", SCHEME_CLUSTER, true},
 	{"redis+quorum://", SCHEME_QUORUM, false},
 	{"rediss+quorum://", SCHEME_QUORUM, true},
+	{"etcd://", SCHEME_ETCD, false},
+	{"etcds://", SCHEME_ETCD, true},
 };
 
 static enum scheme take_scheme(struct parse *parse, struct span *rest)
@@ -320,20 +323,13 @@ static enum scheme take_scheme(struct parse *parse, struct span *rest)
 
 static lk_err unknown_scheme(struct parse *parse, struct span url)
 {
-	static const char planned[] = "etcd";
-	struct span scheme = span_until(url, ":");
-
-	/* Quote only this one: any other text may be a password. */
-	if (scheme.len == strlen(planned) && scheme.len < url.len &&
-	    !memcmp(scheme.at, planned, scheme.len))
-		return WRONG(parse, "scheme: %s is not supported by this version", planned);
 	if (span_take(&url, "rediss+unix:"))
 		return WRONG(parse, "scheme: rediss+unix: a Unix socket has no TLS (write "
 		                    "redis+unix://)");
 	return WRONG(parse,
 	             "scheme: must be redis://, rediss://, redis+unix://, redis+sentinel://, "
 	             "rediss+sentinel://, redis+cluster://, rediss+cluster://, redis+quorum://, "
-	             "rediss+quorum:// or local:");
+	             "rediss+quorum://, etcd://, etcds:// or local:");
 }
 
 static lk_err parse_place(struct parse *parse, enum scheme scheme, struct span authority,
@@ -350,6 +346,8 @@ static lk_err parse_place(struct parse *parse, enum scheme scheme, struct span a
 		return lk__url_parse_cluster(parse, authority, path);
 	case SCHEME_QUORUM:
 		return lk__url_parse_quorum(parse, authority, path);
+	case SCHEME_ETCD:
+		return lk__url_parse_etcd(parse, authority, path);
 	default:
 		return parse_tcp(parse, authority, path);
 	}
@@ -377,9 +375,12 @@ static lk_err parse_url(struct parse *parse, struct span rest)
 	scheme = take_scheme(parse, &rest);
 	if (scheme == SCHEME_COUNT)
 		return unknown_scheme(parse, whole);
+	if (scheme == SCHEME_ETCD && !LK__ETCD)
+		return WRONG(parse, "scheme: etcd: this library was built without it (nghttp2 1.52 "
+		                    "or later)");
 	if (parse->target->tls && !LK__TLS)
-		return WRONG(parse, "scheme: rediss: this library was built without TLS "
-		                    "(OpenSSL)");
+		return WRONG(parse, "scheme: %s: this library was built without TLS (OpenSSL)",
+		             scheme == SCHEME_ETCD ? "etcds" : "rediss");
 	authority = span_until(rest, "/?");
 	rest = span_skip(rest, authority.len);
 	path = span_until(rest, "?");

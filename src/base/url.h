@@ -50,7 +50,9 @@ struct lk__target {
 	char *sentinel_user;        /* NULL = the default user of the sentinels */
 	char *sentinel_password;    /* NULL = no AUTH; never the store's */
 	bool cluster;               /* a Redis Cluster: a dial fills in host and port; db is 0 */
-	struct lk__endpoint *seeds; /* the nodes that the URL names; NULL = no Cluster */
+	bool etcd;                  /* the store dials one of its members */
+	struct lk__endpoint *seeds; /* the nodes of a Cluster, or members of etcd, that the URL
+	                             * names; NULL = neither */
 	int seed_count;
 	bool quorum; /* a quorum: the target of each server is a copy, see lk__target_aim() */
 	struct lk__endpoint *members; /* its servers, an odd number of them; NULL = no quorum */
@@ -66,7 +68,7 @@ lk_err lk__target_parse(const char *url, const lk_client_options *options,
                         struct lk__target *target, struct lk__why *why);
 void lk__target_fini(struct lk__target *target); /* wipes the password; zeroed memory is allowed */
 
-/* Make a copy of a target by Sentinel, of a Cluster, or of a quorum, lead to that place; borrows
+/* Make a copy of a target by Sentinel, of a Cluster, a quorum or etcd, lead to that place; borrows
  * host.  Its text becomes "service at host:port", or "host:port". */
 void lk__target_aim(struct lk__target *copy, char *host, int port);
 /* Write "host:port", or "[host]:port" for an IPv6 address. */

@@ -139,6 +139,8 @@ lk_err lk__option_set_db(struct parse *parse, struct span value)
 	int64_t number = -1; /* an invalid value */
 
 	lk__parse_i64(value.at, value.len, 0, INT32_MAX, &number);
+	if (parse->target->etcd)
+		return WRONG(parse, "db: etcd has no databases (write prefix=NAME)");
 	if (parse->target->cluster && number != 0)
 		return WRONG(parse, "db: a Cluster has only database 0");
 	if (number < 0)
@@ -171,6 +173,8 @@ static lk_err set_time_option(struct parse *parse, enum option option, struct sp
 
 static lk_err set_grace(struct parse *parse, const char *part, int64_t ms, const char *none)
 {
+	if (parse->target->etcd)
+		return WRONG(parse, "%s: etcd loses no grants, so it needs none", part);
 	if (parse->target->quorum)
 		return WRONG(parse,
 		             "%s: the servers of a quorum grant nothing for its longest lease "
@@ -413,8 +417,10 @@ lk_err lk__options_check(struct parse *parse)
 		return WRONG(parse, "password: missing (a user is given)");
 	if (!target->tls && (target->tls_ca || target->tls_cert || target->tls_key ||
 	                     target->tls_server_name || target->tls_unverified))
-		return WRONG(parse, "scheme: must be rediss:// with options of TLS (ca, cert, key, "
-		                    "server_name, verify)");
+		return WRONG(parse,
+		             "scheme: must be %s:// with options of TLS (ca, cert, key, "
+		             "server_name, verify)",
+		             target->etcd ? "etcds" : "rediss");
 	if (target->tls_key && !target->tls_cert)
 		return WRONG(parse, "cert: missing (a key is given)");
 	if (target->local && target->replicas)
@@ -422,6 +428,8 @@ lk_err lk__options_check(struct parse *parse)
 	if (target->quorum && target->replicas)
 		return WRONG(parse,
 		             "replicas: a quorum waits for a majority of its servers instead");
+	if (lk__options_check_etcd(parse))
+		return LK_EINVALID;
 	return lk__options_check_sentinel(parse);
 }
 

@@ -129,6 +129,10 @@ lk_err lk__url_parse_cluster(struct parse *parse, struct span authority, struct 
 /* url_quorum.c */
 lk_err lk__url_parse_quorum(struct parse *parse, struct span authority, struct span path);
 
+/* url_etcd.c */
+lk_err lk__url_parse_etcd(struct parse *parse, struct span authority, struct span path);
+lk_err lk__options_check_etcd(struct parse *parse);
+
 /* ---- Options ------------------------------------------------------------------------------ */
 
 /* Free a text after it was wiped; NULL is a no-op. */

@@ -146,6 +146,7 @@ static lk_err dial(struct lk__store *store, unsigned link, const struct lk__targ
 		return err;
 	attach(etcd, peer);
 	*epoch = (struct lk__epoch){.len = 1, .text = "1"}; /* etcd forgets nothing */
+	peer->peer.place = peer->socket.text;
 	*result = &peer->peer;
 	return LK_OK;
 }

@@ -563,8 +563,11 @@ lk_err lk_doctor(const char *url, const lk_client_options *options, lk_finding_f
 	struct lk__why why;
 	lk_err err = lk__target_parse(url, options, &target, &why);
 
-	if (err)
-		return lk__fail(&why);
+	if (err || target.etcd) {
+		lk__target_fini(&target);
+		return err ? lk__fail(&why)
+		           : lk__failf(LK_EUNSUPPORTED, "doctor: examines no etcd so far");
+	}
 	doctor.target = &target;
 	snprintf(doctor.user, sizeof(doctor.user), "default");
 	if (target.user)

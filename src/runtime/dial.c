@@ -22,8 +22,9 @@ static struct lk__connection *new_connection(const struct lk_client *client)
 	connection->ops = client->store->ops;
 	connection->users = 1;
 	connection->sent_end = &connection->sent;
-	connection->text = target->service || target->cluster || target->quorum ? connection->place
-	                                                                        : target->text;
+	connection->text = target->service || target->cluster || target->quorum || target->etcd
+	                           ? connection->place
+	                           : target->text;
 	return connection;
 }
 
@@ -61,6 +62,8 @@ static lk_err dial_plain(struct lk__link *link, struct lk__target *target, int64
 
 	if (connection->peer && connection->peer->topology)
 		err = lk__cluster_meet(link, target, deadline_ns, err, connection, why);
+	if (!err && connection->peer->place)
+		snprintf(connection->place, sizeof(target->text), "%s", connection->peer->place);
 	return err;
 }
 

@@ -85,8 +85,15 @@ static void adopt(struct lk_client *client, struct lk__handle *handle, struct lk
 
 static lk_err refuse_kind_of_store(uint8_t kind)
 {
-	return kind == LK_KIND_LOCK ? LK_OK
-	                            : lk__failf(LK_EUNSUPPORTED, "the store has only locks so far");
+	if (kind == LK_KIND_LOCK)
+		return LK_OK;
+	if (kind == LK_KIND_LATCH)
+		return lk__failf(LK_EUNSUPPORTED,
+		                 "no latch on etcd: only locks so far; use one Redis server, "
+		                 "Sentinel, or a Cluster");
+	return lk__failf(LK_EUNSUPPORTED,
+	                 "no semaphore and no rate limit on etcd: only locks so far; use one Redis "
+	                 "server, or a lock for each permit");
 }
 
 /* A quorum can only decide between pairs: two majorities have a server in common, three permits

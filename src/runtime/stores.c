@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The list of stores. */
+#include "built_with.h"
+#include "etcd/etcd_store.h"
 #include "redis/redis_store.h"
 #include "store.h"
 
@@ -7,8 +9,15 @@ static const struct lk__store_ops *used;
 
 const struct lk__store_ops *lk__store_of(const struct lk__target *target)
 {
-	(void)target; /* every URL scheme so far means a Redis server */
-	return used ? used : &lk__redis_store;
+	if (used)
+		return used;
+#if LK__ETCD /* otherwise the URL's parser has refused it */
+	if (target->etcd)
+		return &lk__etcd_store;
+#else
+	(void)target;
+#endif
+	return &lk__redis_store;
 }
 
 void lk__store_use(const struct lk__store_ops *ops)

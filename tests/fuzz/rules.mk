@@ -23,10 +23,10 @@ fuzz: | needs
 
 # Only the call above uses these: the flags are not for other targets.
 fuzz-program: $(BUILD)/program
-$(BUILD)/program: $(BUILD)/tests/fuzz/entry.o $(FUZZ_OBJECTS) $(FUZZ_PARTS) $(ETCD_LIB) $(STATIC)
+$(BUILD)/program: $(BUILD)/tests/fuzz/entry.o $(FUZZ_OBJECTS) $(FUZZ_PARTS) $(STATIC)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $@ $< $(FUZZ_LINK) $(ETCD_LIB) $(STATIC) \
-		$(LIBS) $(NGHTTP2_LIBS) $(LUA_LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $@ $< $(FUZZ_LINK) $(STATIC) \
+		$(LIBS) $(LUA_LIBS)
 
 fuzz-replay: $(BUILD)/tests/unit_fuzz
 	@$<

@@ -78,7 +78,8 @@ static void check_places(const struct lk__endpoint *list, int count)
 static void check_target(const struct lk__target *target)
 {
 	FUZZ_MUST(target->local + (target->socket_path != NULL) + (target->host != NULL) +
-	                          (target->service != NULL) + target->cluster + target->quorum ==
+	                          (target->service != NULL) + target->cluster + target->quorum +
+	                          target->etcd ==
 	                  1,
 	          "not one place");
 	FUZZ_MUST(!target->service == !target->sentinel_count &&
@@ -87,9 +88,13 @@ static void check_target(const struct lk__target *target)
 	FUZZ_MUST(!target->sentinel_user || target->sentinel_password, "a sentinel's user");
 	FUZZ_MUST(target->service || !target->sentinel_password, "a sentinel's password");
 	check_places(target->sentinels, target->sentinel_count);
-	FUZZ_MUST(target->cluster == (target->seed_count > 0) &&
-	                  target->seed_count <= LK__SEEDS_MAX && !(target->cluster && target->db),
-	          "a Cluster");
+	FUZZ_MUST((target->cluster || target->etcd) == (target->seed_count > 0) &&
+	                  target->seed_count <= LK__SEEDS_MAX &&
+	                  !(target->seed_count && target->db),
+	          "a Cluster, or etcd");
+	FUZZ_MUST(!target->etcd || (!target->grace_ms && !target->replicas &&
+	                            !target->user == !target->password),
+	          "etcd");
 	check_places(target->seeds, target->seed_count);
 	FUZZ_MUST(target->quorum == (target->member_count > 0) &&
 	                  (!target->quorum || target->member_count % 2 == 1),
@@ -108,7 +113,7 @@ static void check_target(const struct lk__target *target)
 	FUZZ_MUST(target->tls || (!target->tls_ca && !target->tls_cert && !target->tls_key &&
 	                          !target->tls_server_name && !target->tls_unverified),
 	          "options of TLS without it");
-	FUZZ_MUST(!target->tls || target->host || target->service || target->cluster ||
+	FUZZ_MUST(!target->tls || target->host || target->service || target->seed_count ||
 	                  target->quorum,
 	          "TLS without a host");
 	FUZZ_MUST(target->connect_timeout_ns >= LK__MS &&
@@ -123,7 +128,7 @@ static void check_target(const struct lk__target *target)
 	FUZZ_MUST(!strstr(target->text, SECRET) || (target->host && strstr(target->host, SECRET)) ||
 	                  (target->socket_path && strstr(target->socket_path, SECRET)) ||
 	                  (target->service && strstr(target->service, SECRET)) ||
-	                  (target->cluster && strstr(target->seeds[0].host, SECRET)) ||
+	                  (target->seed_count && strstr(target->seeds[0].host, SECRET)) ||
 	                  (target->quorum && strstr(target->members[0].host, SECRET)),
 	          "the text shows a secret: %s", target->text);
 }
@@ -187,6 +192,9 @@ static char *write_url(const struct lk__target *target)
 	} else if (target->cluster) {
 		fprintf(out, "%s+cluster://", scheme);
 		write_places(out, target->seeds, target->seed_count);
+	} else if (target->etcd) {
+		fputs(target->tls ? "etcds://" : "etcd://", out);
+		write_places(out, target->seeds, target->seed_count);
 	} else if (target->quorum) {
 		fprintf(out, "%s+quorum://", scheme);
 		write_places(out, target->members, target->member_count);
@@ -194,9 +202,11 @@ static char *write_url(const struct lk__target *target)
 		fprintf(out, "%s://", scheme);
 		write_place(out, target->host, target->port);
 	}
-	fprintf(out, "?db=%d&connect_timeout=%lld&command_timeout=%lld&keepalive=%lld", target->db,
+	fprintf(out, "?connect_timeout=%lld&command_timeout=%lld&keepalive=%lld",
 	        (long long)(target->connect_timeout_ns / LK__MS),
 	        (long long)(target->command_timeout_ns / LK__MS), (long long)target->keepalive_ms);
+	if (!target->etcd)
+		fprintf(out, "&db=%d", target->db);
 	write_option(out, '&', "user", target->user);
 	write_option(out, '&', "password", target->password);
 	write_option(out, '&', "client_name", target->client_name);
@@ -258,7 +268,7 @@ static void check_round(const struct lk__target *target)
 	                  same_text(again.tls_key, target->tls_key) &&
 	                  same_text(again.tls_server_name, target->tls_server_name) &&
 	                  same_text(again.text, target->text) && same_sentinels(&again, target) &&
-	                  again.cluster == target->cluster &&
+	                  again.cluster == target->cluster && again.etcd == target->etcd &&
 	                  same_places(again.seeds, again.seed_count, target->seeds,
 	                              target->seed_count) &&
 	                  again.quorum == target->quorum &&

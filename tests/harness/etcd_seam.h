@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * Clients of the store in etcd, for which no URL is accepted yet. */
+ * The URL of etcd servers, with an option, so that more can be appended. */
 #ifndef ETCD_SEAM_H
 #define ETCD_SEAM_H
 
 #include "etcd_server.h"
 
-/* All clients opened after this use these servers, whatever their URL names; its options count, and
- * "rediss:" means TLS.  Returns such a URL, static memory. */
-const char *etcd_seam_use(const struct etcd_servers *servers);
+static inline const char *etcd_seam_use(const struct etcd_servers *servers)
+{
+	return etcd_url(servers, "", "?lazy=0");
+}
 
 #endif

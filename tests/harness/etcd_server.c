@@ -249,3 +249,15 @@ const char *etcd_ctl(const struct etcd_servers *servers, const char *fmt, ...)
 	ck_assert_msg(pclose(pipe) == 0, "%s: %s", command, out);
 	return out;
 }
+
+const char *etcd_url(const struct etcd_servers *servers, const char *userinfo, const char *options)
+{
+	static char url[400];
+	int len = snprintf(url, sizeof(url), "etcd%s://%s", servers->tls ? "s" : "", userinfo);
+
+	for (int i = 0; i < servers->count; i++)
+		len += snprintf(url + len, sizeof(url) - (size_t)len, "%s127.0.0.1:%d",
+		                i ? "," : "", servers->nodes[i].port);
+	snprintf(url + len, sizeof(url) - (size_t)len, "%s", options);
+	return url;
+}

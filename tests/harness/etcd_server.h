@@ -36,6 +36,9 @@ void etcd_pause(struct etcd_servers *servers,
                 int node); /* SIGSTOP, and waits until it is stopped */
 /* Start it again, and wait until it has a leader. */
 void etcd_restart(struct etcd_servers *servers, int node);
+/* The URL that names all nodes, with that userinfo ("user:password@" or "") and options ("?lazy=1"
+ * or ""): static memory. */
+const char *etcd_url(const struct etcd_servers *servers, const char *userinfo, const char *options);
 /* Does the node answer, and has it a leader? */
 bool etcd_is_healthy(const struct etcd_servers *servers, int node);
 /* Run etcdctl at the first node; its output, static memory.  Fails the test if it fails. */
