@@ -24,11 +24,16 @@
 #define START_MS 60000 /* on a loaded machine */
 #define START_TRIES 3
 
-/* The one that tools/etcd has unpacked, or an installed one. */
+/* The one in LATCHKEY_ETCD, or that of tools/etcd, or an installed one. */
 static const char *program(const char *name)
 {
-	static char path[100];
+	static char path[1000];
+	const char *dir = getenv("LATCHKEY_ETCD");
 
+	if (dir && *dir) {
+		snprintf(path, sizeof(path), "%s/%s", dir, name);
+		return path;
+	}
 	snprintf(path, sizeof(path), "build/deps/etcd/%s", name);
 	return access(path, X_OK) ? name : path;
 }
@@ -230,7 +235,7 @@ void etcd_restart(struct etcd_servers *servers, int node)
 const char *etcd_ctl(const struct etcd_servers *servers, const char *fmt, ...)
 {
 	static char out[4000];
-	char command[600];
+	char command[1600];
 	va_list args;
 	size_t len;
 	FILE *pipe;
