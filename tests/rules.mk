@@ -23,12 +23,14 @@ ifeq ($(ETCD),no)
 # The model of etcd needs no nghttp2.
 ETCD_MODEL := $(filter tests/harness/etcd_model% tests/harness/etcd_script%,$(HARNESS_SOURCES))
 HARNESS_SOURCES := $(filter-out tests/harness/h2_% tests/harness/etcd_%,$(HARNESS_SOURCES)) $(ETCD_MODEL)
-TEST_SOURCES := $(filter-out tests/unit_etcd_h2% tests/live_etcd% tests/live_tls_etcd%,$(TEST_SOURCES))
+TEST_SOURCES := $(filter-out tests/unit_etcd_h2% tests/live_etcd% tests/live_tls_etcd% tests/fault_etcd% \
+	tests/cli_etcd%,$(TEST_SOURCES))
 endif
 # What only tools/deps ci brings is not needed for the others.
+ETCD_TESTS := $(patsubst tests/%.c,%,$(filter tests/live_etcd% tests/live_tls_etcd% tests/fault_etcd% \
+	tests/cli_etcd%,$(TEST_SOURCES)))
 LEFT_OUT_TESTS := $(strip $(if $(shell command -v protoc-c),,unit_etcd_protobuf unit_etcd_protobuf_answers) \
-	$(if $(wildcard build/deps/etcd/etcd)$(shell command -v etcd),,live_etcd live_etcd_lock \
-	live_etcd_member live_etcd_model live_tls_etcd))
+	$(if $(LATCHKEY_ETCD)$(wildcard build/deps/etcd/etcd)$(shell command -v etcd),,$(ETCD_TESTS)))
 TEST_SOURCES := $(filter-out $(LEFT_OUT_TESTS:%=tests/%.c),$(TEST_SOURCES))
 LEAVE_OUT := $(if $(LEFT_OUT_TESTS),LK_LEFT_OUT="$(LEFT_OUT_TESTS)")
 PRELOAD_SOURCES := $(sort $(wildcard tests/preload/*.c))
@@ -88,7 +90,7 @@ $(PRELOADS): $(BUILD)/tests/%.so: tests/preload/%.c | needs
 # ---- what is run ---------------------------------------------------------------------------------
 
 ## test       build and run all tests; T="unit_text live_conn" these alone, V=1 names each test, J=4 at once
-.PHONY: test test-hiredis12 test-valkey test-redis8 tidy lint format
+.PHONY: test test-hiredis12 test-valkey test-redis8 test-etcd tidy lint format
 test: $(if $(T),$(EXAMPLES) $(addprefix $(BUILD)/tests/,$(filter-out tests/%,$(T))) $(PRELOADS) \
 		$(if $(filter-out unit_% live_%,$(T)),tests),tests)
 	@LK_BUILD=$(abspath $(BUILD)) CC="$(CC)" $(call pass,SANITIZE NIGHTLY V J) $(LEAVE_OUT) tests/run $(T)
@@ -110,6 +112,15 @@ test-valkey test-redis8: | needs
 	$(Q)tools/server trixie $(SERVER) build/deps/$(@:test-%=%)
 	$(Q)LATCHKEY_SERVER=$(CURDIR)/build/deps/$(@:test-%=%)/$(SERVER) \
 		$(MAKE) --no-print-directory test T="$(or $(T),$(filter-out $(LEFT_OUT),$(SERVER_TESTS)))"
+
+## test-etcd  the tests that use an etcd, with newer ones, which Go 1.26 builds; T=
+ETCD_VERSIONS := 3.5.35 3.6.16
+test-etcd: | needs
+	$(Q)for version in $(ETCD_VERSIONS); do tools/etcd $$version build/deps/etcd-$$version || exit; done
+	$(Q)for version in $(ETCD_VERSIONS); do \
+		LATCHKEY_ETCD=$(CURDIR)/build/deps/etcd-$$version \
+			$(MAKE) --no-print-directory test T="$(or $(T),$(ETCD_TESTS))" || failed=1; \
+	done; [ ! "$$failed" ]
 
 ## nightly    .ci/run, with what is too long for every change
 .PHONY: nightly
