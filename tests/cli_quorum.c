@@ -31,8 +31,38 @@ TEST(quorum_is_made_by_the_environment_or_a_url)
 	RUNS(1, &cmd, "latchkey", "quorum", "init", setup.url);
 	expect(cmd.err, "belongs to a quorum already");
 	RUNS(64, &cmd, "latchkey", "lock", "--lease", "6", "a", "true");
-	expect(cmd.err, "must be at most 5000, the quorum's longest lease, not 6000");
+	expect(cmd.err, "cannot acquire \"a\": --lease: must be at most 5 seconds, the quorum's "
+	                "longest lease");
 	RUNS(0, &cmd, "latchkey", "lock", "--lease", "5", "a", "true");
+}
+
+TEST(limits_are_those_of_the_option_in_seconds)
+{
+	static const char limits[] = "--longest-lease: must be 0.100 to 60 seconds\n";
+	static const char *const wrong[] = {"0", "0.099", "60.001", "100", "86401", "x"};
+
+	command_setup("redis+quorum://127.0.0.1:1");
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		RUNS(64, &cmd, "latchkey", "quorum", "init", "--longest-lease", wrong[i]);
+		expect(cmd.err, limits);
+	}
+	RUNS(0, &cmd, "latchkey", "help", "quorum", "init");
+	expect(cmd.out, "(0.1 to 60, default: 60)");
+	expect(cmd.out, "already in a quorum");
+}
+
+TEST(lease_above_a_longest_one_that_is_not_whole_is_refused)
+{
+	char url[140];
+
+	quorum_setup_begin(&setup, 1500);
+	snprintf(url, sizeof(url), "%s?lazy=1", setup.url);
+	for (int lazy = 0; lazy < 2; lazy++) {
+		command_setup(lazy ? url : setup.url);
+		RUNS(64, &cmd, "latchkey", "lock", "--lease", "2", "a", "true");
+		expect(cmd.err, "cannot acquire \"a\": --lease: must be at most 1.500 seconds, ");
+		expect(cmd.err, "the quorum's longest lease");
+	}
 }
 
 TEST(password_in_the_url_of_a_new_quorum_is_refused)
@@ -141,8 +171,8 @@ TEST(young_servers_are_no_grace)
 	ck_assert(command_wait(&waiter, 20000));
 	expect(waiter.err, "waiting for \"a\": too many servers");
 	expect(waiter.err, "cannot acquire \"a\": not acquired in time, too many servers");
-	ck_assert_msg(!strstr(waiter.err, "grace") && !strstr(cmd.out, "grace"), "%s%s",
-	              waiter.err, cmd.out);
+	ck_assert_msg(!strstr(waiter.err, "grace") && !strstr(cmd.out, "grace"), "%s%s", waiter.err,
+	              cmd.out);
 }
 
 TEST(verbs_that_a_quorum_has_not_say_why)

@@ -107,14 +107,31 @@ static bool store_answers(struct acquire *acquire, lk_err err)
 	        !outage_lasts(&acquire->outage));
 }
 
+/* The library names the member of the options: name the option of the command. */
+static bool explain_lease(const char *detail, char *text, size_t size)
+{
+	static const char why[] = "seconds, the quorum's longest lease";
+	long long ms;
+
+	if (sscanf(detail, "lease_ms: must be at most %lld,", &ms) != 1)
+		return false;
+	if (ms % 1000)
+		snprintf(text, size, "--lease: must be at most %lld.%03lld %s", ms / 1000,
+		         ms % 1000, why);
+	else
+		snprintf(text, size, "--lease: must be at most %lld %s", ms / 1000, why);
+	return true;
+}
+
 /* Describe the failure for the user: name the holder rather than say "busy". */
 static void explain(struct acquire *acquire, lk_err err)
 {
 	const char *detail = store_errmsg(acquire->store);
 	char text[512], more[1200] = "";
 
-	snprintf(text, sizeof(text), "%s%s", *detail ? detail : lk_err_text(err),
-	         err == LK_EMISMATCH ? " (--resize changes it)" : "");
+	if (!explain_lease(detail, text, sizeof(text)))
+		snprintf(text, sizeof(text), "%s%s", *detail ? detail : lk_err_text(err),
+		         err == LK_EMISMATCH ? " (--resize changes it)" : "");
 	if (!acquire->hold.options->quiet && store_answers(acquire, err) &&
 	    hold_explain(&acquire->hold, more, sizeof(more)) && err == LK_EBUSY)
 		text[0] = 0;

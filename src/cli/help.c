@@ -80,12 +80,12 @@ static const char help_text[] =
 	"  -y, --yes         end it without a question\n"
 	"\n"
 	"quorum init:\n"
-	"  --longest-lease SECS   no lease may be longer (default: 60)\n"
+	"  --longest-lease SECS   no lease may be longer (0.1 to 60, default: 60)\n"
 	"\n"
 	"Exit status: the command's own, 128+n when signal n ended it; 64 usage,\n"
 	"69 store unreachable, 75 not acquired in time, not open, or already set,\n"
 	"79 lost while running, 126 and 127 the command cannot be run; 1 not held,\n"
-	"no such latch.  doctor: 0 fit, 1 warnings, 2 unfit.\n";
+	"no such latch, already in a quorum.  doctor: 0 fit, 1 warnings, 2 unfit.\n";
 
 /* Does the text contain the word? */
 static bool has_word(const char *text, size_t len, const char *word)

@@ -15,7 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define HOLD_MAX_MS 999999999000 /* for times that no lease limits */
+#define HOLD_MAX_MS 999999999000   /* for times that no lease limits */
+#define LONGEST_LEASE_MAX_MS 60000 /* as in the library */
 
 enum option_id {
 	OPTION_URL,
@@ -173,6 +174,9 @@ static bool apply_time(struct options *options, const struct option_spec *spec, 
 	case OPTION_OPEN_TTL:
 		return value_seconds(name, value, LK_TTL_MIN_MS, LK_TTL_MAX_MS,
 		                     &options->open_ttl_ms);
+	case OPTION_LONGEST_LEASE:
+		return value_seconds(name, value, LK_LEASE_MIN_MS, LONGEST_LEASE_MAX_MS,
+		                     &options->lease_ms);
 	default:
 		return value_seconds(name, value, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS,
 		                     &options->lease_ms);
