@@ -26,6 +26,8 @@ TEST(quorum_is_made_by_the_environment_or_a_url)
 	RUNS(64, &cmd, "latchkey", "quorum", "begin");
 	RUNS(64, &cmd, "latchkey", "quorum", "init", "--longest-lease", "0");
 	RUNS(0, &cmd, "latchkey", "quorum", "init", "--longest-lease", "5");
+	ck_assert_str_eq(cmd.err, "latchkey: the servers are a quorum now: no lease may be longer "
+	                          "than 5 seconds\n");
 	expect(redis_marker(redis_open(&setup.servers[2])), " 0 [");
 	expect(redis_marker(redis_open(&setup.servers[2])), "/3 5000]");
 	RUNS(1, &cmd, "latchkey", "quorum", "init", setup.url);
@@ -63,6 +65,19 @@ TEST(lease_above_a_longest_one_that_is_not_whole_is_refused)
 		expect(cmd.err, "cannot acquire \"a\": --lease: must be at most 1.500 seconds, ");
 		expect(cmd.err, "the quorum's longest lease");
 	}
+}
+
+TEST(quorum_of_servers_with_data_says_for_how_long_nothing_is_granted)
+{
+	quorum_setup_start(&setup, NULL);
+	command_setup(setup.url);
+	for (int i = 0; i < 2; i++)
+		redis_do(redis_open(&setup.servers[i]), "SET other 1");
+	RUNS(0, &cmd, "latchkey", "quorum", "init");
+	expect(cmd.err, "the servers are a quorum now: no lease may be longer than 60 seconds\n");
+	expect(cmd.err, "had data, and may have forgotten a holder: nothing is granted for ");
+	for (int i = 0; i < QUORUM_SERVERS; i++)
+		ck_assert_int_eq(redis_int(redis_open(&setup.servers[i]), "DBSIZE"), i < 2 ? 2 : 1);
 }
 
 TEST(password_in_the_url_of_a_new_quorum_is_refused)

@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "say.h"
 #include "signals.h"
+#include "value.h"
 #include "waitline.h"
 
 #include <stdio.h>
@@ -110,16 +111,13 @@ static bool store_answers(struct acquire *acquire, lk_err err)
 /* The library names the member of the options: name the option of the command. */
 static bool explain_lease(const char *detail, char *text, size_t size)
 {
-	static const char why[] = "seconds, the quorum's longest lease";
+	char limit[VALUE_TIME_SIZE];
 	long long ms;
 
 	if (sscanf(detail, "lease_ms: must be at most %lld,", &ms) != 1)
 		return false;
-	if (ms % 1000)
-		snprintf(text, size, "--lease: must be at most %lld.%03lld %s", ms / 1000,
-		         ms % 1000, why);
-	else
-		snprintf(text, size, "--lease: must be at most %lld %s", ms / 1000, why);
+	snprintf(text, size, "--lease: must be at most %s seconds, the quorum's longest lease",
+	         value_time(limit, ms));
 	return true;
 }
 

@@ -15,8 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define HOLD_MAX_MS 999999999000   /* for times that no lease limits */
-#define LONGEST_LEASE_MAX_MS 60000 /* as in the library */
+#define HOLD_MAX_MS 999999999000 /* for times that no lease limits */
 
 enum option_id {
 	OPTION_URL,

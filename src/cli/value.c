@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define SECONDS_DIGITS_MAX 9 /* before the point */
@@ -34,6 +35,17 @@ static bool parse_seconds(const char *text, int64_t min_ms, int64_t max_ms, int6
 		return false;
 	*ms = value;
 	return true;
+}
+
+const char *value_time(char text[VALUE_TIME_SIZE], int64_t ms)
+{
+	int64_t rest = ms % 1000;
+
+	if (rest)
+		snprintf(text, VALUE_TIME_SIZE, "%" PRId64 ".%03" PRId64, ms / 1000, rest);
+	else
+		snprintf(text, VALUE_TIME_SIZE, "%" PRId64, ms / 1000);
+	return text;
 }
 
 bool value_seconds(const char *option, const char *text, int64_t min_ms, int64_t max_ms,

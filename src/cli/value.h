@@ -8,6 +8,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define LONGEST_LEASE_MAX_MS 60000 /* of a quorum, as in the library */
+#define VALUE_TIME_SIZE 32
+
+/* Seconds as an option has them, "60" or "1.500". */
+const char *value_time(char text[VALUE_TIME_SIZE], int64_t ms);
 /* Seconds, with decimals, as milliseconds; option is its long name. */
 bool value_seconds(const char *option, const char *text, int64_t min_ms, int64_t max_ms,
                    int64_t *ms);
