@@ -165,7 +165,8 @@ TEST_LIMIT(wait_without_a_majority_says_why, 60)
 	server_kill(&setup.servers[0]);
 	server_kill(&setup.servers[1]);
 	ck_assert(command_wait(&waiter, 20000));
-	expect(waiter.err, "latchkey: waiting for 1 of 3 servers vote, 2 are needed: 127.0.0.1:");
+	expect(waiter.err, "latchkey: waiting for a majority: 1 of 3 servers vote, 2 are needed: "
+	                   "127.0.0.1:");
 	ck_assert_int_eq(WEXITSTATUS(waiter.status), 69);
 	command_signal_of("sleep", 9);
 }

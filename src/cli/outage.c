@@ -165,5 +165,5 @@ void outage_report(struct outage *outage)
 	pthread_mutex_lock(&outage->mutex);
 	outage->reported = true;
 	pthread_mutex_unlock(&outage->mutex);
-	say("waiting for %s", outage_why(outage, why));
+	say("waiting for %s%s", outage->in_quorum ? "a majority: " : "", outage_why(outage, why));
 }

@@ -45,7 +45,8 @@ bool outage_is_young(struct outage *outage);
 const char *outage_why(struct outage *outage, char why[OUTAGE_WHY_SIZE]);
 /* When to report the outage, NEVER = not at all. */
 int64_t outage_due_ns(struct outage *outage);
-/* Write the line "waiting for 127.0.0.1:6379: connection refused". */
+/* Write the line "waiting for 127.0.0.1:6379: connection refused"; of a quorum "waiting for a
+ * majority: 1 of 3 servers vote, ...". */
 void outage_report(struct outage *outage);
 
 #endif
