@@ -6,6 +6,8 @@
  *   sim_plan.c       the plan of a seed: duration, clients, load, times of faults
  *   sim_world.c      the run: each step is the earliest event
  *   sim_client.c     a process: its clock, its state machine, its link to the server
+ *   sim_dial.c       its dials
+ *   sim_links.c      its connections
  *   sim_network.c    requests, replies and messages in flight
  *   sim_server.c     the server: its clock, its memory, its subscribers
  *   sim_faults.c     what each fault does
@@ -408,16 +410,14 @@ void sim_client_tick(struct sim_client *client);
 int64_t sim_local(const struct sim_client *client);
 /* The first true time at which the client's clock shows local_ns. */
 int64_t sim_true(const struct sim_client *client, int64_t local_ns);
-/* Dial the server that the sentinels named; stop that; it has failed. */
-void sim_client_connect(struct sim_client *client);
-void sim_client_cancel_dial(struct sim_client *client);
-void sim_client_dial_failed(struct sim_client *client, const struct lk__why *why);
 /* The next way of a client, the first for NULL; NULL after the last one.  It is the present one. */
 struct sim_lane *sim_client_lane(struct sim_client *client, struct sim_lane *lane);
 /* The index of the present one. */
 int sim_client_place(const struct sim_client *client);
 /* The client closes its end of its link. */
 void sim_client_unlink(struct sim_client *client, lk_err err);
+/* Close the client's end: *at is the link, NULL = there is none. */
+void sim_client_drop_link(struct sim_client *client, struct sim_link **at);
 /* The client of the ticket, NULL if that process has ended. */
 struct sim_client *sim_client_of(struct sim *sim, const struct store_ticket *ticket);
 /* In its id, c<slot>_<life>_aaaaaaaaaaaa. */
@@ -425,7 +425,6 @@ int sim_slot_of(const struct store_ticket *ticket);
 int sim_life_of(const struct store_ticket *ticket);
 
 /* sim_network.c */
-int64_t sim_delay(struct sim_client *client);
 void sim_network_flush(struct sim_client *client);
 void sim_network_execute(struct sim_client *client);
 void sim_network_reply(struct sim_client *client);
@@ -438,14 +437,33 @@ void sim_network_unsubscribed(struct sim_link *link, int topic);
 int sim_network_publish(void *arg, const char *channel, const char *text, size_t len);
 void sim_network_ask(struct sim_caller *caller, enum lk__request_kind kind,
                      const struct lk__details *details);
+
+/* sim_dial.c */
+/* Dial the server that the sentinels named; stop that; it has failed. */
+void sim_client_connect(struct sim_client *client);
+void sim_client_cancel_dial(struct sim_client *client);
+void sim_client_dial_failed(struct sim_client *client, const struct lk__why *why);
+/* Both connections are up, and the client's own channel is subscribed.  The last request of the
+ * dial is at the server: it asks for the marker of the server's memory. */
+void sim_dial_probe(struct sim_client *client);
+void sim_dial_end(struct sim_client *client);
+
+/* sim_links.c */
+int64_t sim_delay(struct sim_client *client);
+/* The arrival time of bytes that are sent now. */
+int64_t sim_link_arrival(struct sim_link *link, enum sim_way way);
 struct sim_link *sim_link_new(struct sim_client *client, int place);
 /* Requests sent by the client that the server has not run: some of them still run. */
 void sim_link_cut(struct sim_link *link);
 void sim_link_drop(struct sim_link *link);
 void sim_link_free(struct sim *sim, struct sim_link *link);
 void sim_link_free_all(struct sim *sim);
+/* The first call that was not executed, NULL if there is none. */
+struct sim_call *sim_link_to_execute(const struct sim_link *link);
 int64_t sim_link_first(const struct sim_link *link, enum sim_way way);
 void sim_call_free(struct sim_call *call);
+/* Without a caller, and later. */
+void sim_call_late(struct sim_client *client, struct sim_call *call);
 
 /* sim_server.c */
 void sim_server_init(struct sim *sim);

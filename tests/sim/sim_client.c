@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * A process: its clock, its state machines, and the part of src/runtime/: it dials, sends and reads
  * when the state machines ask for it. */
-#include "find_epoch.h"
 #include "sim.h"
 
 #include <stdlib.h>
@@ -173,8 +172,7 @@ static void half_open(struct sim_client *client, struct sim_link *link)
 		link->there_until_ns += sim_within(&client->random, 20 * SIM_S);
 }
 
-/* Close the client's end: *at is the link, NULL = there is none. */
-static void drop_link(struct sim_client *client, struct sim_link **at)
+void sim_client_drop_link(struct sim_client *client, struct sim_link **at)
 {
 	struct sim_link *link = *at;
 
@@ -190,8 +188,8 @@ static void drop_link(struct sim_client *client, struct sim_link **at)
 static void drop_links(struct sim_client *client)
 {
 	for (struct sim_lane *lane = NULL; (lane = sim_client_lane(client, lane));) {
-		drop_link(client, &lane->link);
-		drop_link(client, &lane->dialled);
+		sim_client_drop_link(client, &lane->link);
+		sim_client_drop_link(client, &lane->dialled);
 		free(lane->topology);
 		lane->topology = NULL;
 	}
@@ -216,136 +214,12 @@ void sim_client_unlink(struct sim_client *client, lk_err err)
 		if (client->callers[i].doing == SIM_ASKING &&
 		    client->callers[i].asks == client->lane)
 			sim_latch_answered(&client->callers[i], false);
-	drop_link(client, &client->lane->link);
+	sim_client_drop_link(client, &client->lane->link);
 	sim_disturb(sim_disturbed(client, sim_client_place(client)), sim->now_ns);
 	lk__core_link_down(&client->core, &client->lane->session, sim_local(client), &why,
 	                   sim_draw(&client->random, UINT64_MAX));
 	client->lane->unlinked_ns = sim->now_ns;
 	sim_check_redial(client);
-}
-
-/* It is not the master, or not any more. */
-static void probe_other(struct sim_client *client)
-{
-	struct sim *sim = client->sim;
-	enum sim_found found = sim_service_find(sim, client->watch.place);
-
-	if (found == SIM_STOPPED)
-		client->lane->dial_ns = sim_true(client, client->watch.deadline_ns);
-	if (found != SIM_REPLACED)
-		return;
-	client->lane->dialled = sim_link_new(client, client->watch.place);
-	client->lane->found = client->lane->session.epoch;
-	client->stale_ns = sim->now_ns;
-	find_epoch(sim->service.stale.store, &client->space, &client->lane->found);
-	client->lane->dial_err = LK_OK;
-}
-
-/* Both connections are up, and the client's own channel is subscribed.  The last request of the
- * dial is at the server: it asks for the marker of the server's memory. */
-static void probe(struct sim_client *client)
-{
-	struct sim *sim = client->sim;
-
-	client->lane->probe_ns = LK__NEVER;
-	client->lane->dial_ns = sim->now_ns + sim_delay(client);
-	client->lane->dial_err = LK_ECONN;
-	if (sim->now_ns < client->cut_off_ns)
-		return;
-	if (sim->plan->cluster) {
-		sim_nodes_probe(client);
-		return;
-	}
-	if (sim->plan->quorum) {
-		sim_quorum_probe(client);
-		return;
-	}
-	if (sim->plan->sentinels && sim_service_find(sim, client->watch.place) != SIM_MASTER) {
-		probe_other(client);
-		return;
-	}
-	if (sim->now_ns < sim->up_ns)
-		return;
-	if (sim_server_refuses(sim, client->slot, LK__EPOCH)) {
-		if (sim->sick[1] == 'N')
-			client->lane->dial_err = LK_EAUTH;
-		else if (sim->sick[1] == 'O' || sim->sick[1] == 'M')
-			client->lane->dial_err = LK_ESERVER; /* a permanent one */
-		return;
-	}
-	sim_server_load(sim);
-	client->lane->dialled = sim_link_new(client, sim->service.place);
-	client->lane->found = client->lane->session.epoch;
-	find_epoch(sim->store, &client->space, &client->lane->found);
-	sim_server_mark(sim);
-	client->lane->dial_err = LK_OK;
-}
-
-void sim_client_dial_failed(struct sim_client *client, const struct lk__why *why)
-{
-	struct sim *sim = client->sim;
-
-	sim_trace(sim, client, "finds no link: %s", lk_err_name(why->err));
-	if (why->err == LK_EAUTH)
-		client->lane->denied_ns = sim->now_ns;
-	client->watch.was_unaware = sim_check_is_unaware(client);
-	lk__session_dial_failed(&client->lane->session, sim_local(client), why,
-	                        sim_draw(&client->random, UINT64_MAX));
-	if (sim->plan->cluster)
-		lk__core_link_unreached(&client->core, &client->lane->session, sim_local(client));
-	if (sim->plan->cluster)
-		sim_disturb(&client->disturbed_ns, sim->now_ns);
-}
-
-void sim_client_cancel_dial(struct sim_client *client)
-{
-	const struct lk__why why = {.err = LK_ECONN, .text = "canceled"};
-
-	client->lane->probe_ns = client->lane->dial_ns = LK__NEVER;
-	drop_link(client, &client->lane->dialled);
-	if (!sim_watch_dial_again(client, LK_ECONN))
-		sim_client_dial_failed(client, &why);
-}
-
-static void end_dialling(struct sim_client *client)
-{
-	struct lk__why why = {.err = client->lane->dial_err, .text = "no link"};
-	struct sim *sim = client->sim;
-
-	client->lane->dial_ns = LK__NEVER;
-	if (!why.err && (!client->lane->dialled->there || sim->now_ns < client->cut_off_ns))
-		why.err = LK_ECONN;
-	if (why.err) {
-		drop_link(client, &client->lane->dialled);
-		if (!sim->plan->sentinels || !sim_watch_dial_again(client, why.err))
-			sim_client_dial_failed(client, &why);
-		sim_nodes_adopt(client);
-		return;
-	}
-	sim_nodes_adopt(client);
-	client->watch.dialing = SIM_NO_DIAL;
-	client->lane->link = client->lane->dialled;
-	client->lane->dialled = NULL;
-	client->lane->linked_ns = client->lane->heard_ns = sim->now_ns;
-	sim_disturb(sim_disturbed(client, sim_client_place(client)), sim->now_ns);
-	sim_trace(sim, client, "is linked, and knows %s", client->lane->found.text);
-	lk__core_memory(&client->core, &client->lane->session, sim_local(client),
-	                &client->lane->found);
-	lk__core_link_up(&client->core, &client->lane->session, sim_local(client));
-}
-
-void sim_client_connect(struct sim_client *client)
-{
-	struct sim *sim = client->sim;
-
-	client->lane->probe_ns = sim->now_ns;
-	for (int i = 0; i < 3; i++)
-		client->lane->probe_ns += sim_delay(client);
-	if (sim->now_ns < client->cut_off_ns)
-		client->lane->probe_ns =
-			sim->plan->sentinels
-				? sim_true(client, client->watch.deadline_ns)
-				: sim->now_ns + client->lane->session.connect_timeout_ns;
 }
 
 static int64_t oldest_ns(const struct sim_client *client)
@@ -549,7 +423,7 @@ void sim_client_happen(struct sim_client *client, const struct sim_next *next)
 		client->dirty = true;
 		return;
 	case SIM_PROBE:
-		probe(client);
+		sim_dial_probe(client);
 		client->dirty = true;
 		return;
 	case SIM_ORDER:
@@ -576,7 +450,7 @@ void sim_client_happen(struct sim_client *client, const struct sim_next *next)
 		sim_network_flush(client);
 		break;
 	case SIM_DIAL:
-		end_dialling(client);
+		sim_dial_end(client);
 		break;
 	case SIM_DUTY:
 		do_duties(client);
