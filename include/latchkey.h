@@ -257,8 +257,8 @@ typedef struct lk_client_options {
 	void *log_arg;              /* passed to log; the library does not free it */
 	lk_log_level log_level;     /* 0 = LK_LOG_WARN */
 	bool lazy;                  /* as lazy=1: connect at the first call that needs the store */
-	/* TLS, for rediss:// and rediss+sentinel:// only.  The files are in PEM format, and read
-	 * again for each connection, so that they may be renewed. */
+	/* TLS, for rediss://, rediss+...:// and etcds:// only.  The files are in PEM format, and
+	 * read again for each connection, so that they may be renewed. */
 	const char *tls_ca;          /* file of trusted CAs, NULL = the URL's, or the system's */
 	const char *tls_cert;        /* file of this client's certificate, with those between it
 	                              * and its CA; NULL = the URL's, or none */
@@ -302,6 +302,11 @@ typedef struct lk_client_options {
  *        rediss+quorum://...  the same by TLS.  A quorum of these independent servers, an odd
  *        number of them, at most 7: a majority decides, so a lock survives that the others crash,
  *        hang or lose their memories.  It has locks only: see lk_quorum_begin()
+ *        etcd://[user:password@]host[:port][,host[:port]...][?...]
+ *        etcds://...  the same by TLS.  An etcd cluster of version 3.5.13 or later, or 3.4.31 or
+ *        later of 3.4, of which these (at most 16, port 2379) are members: one of them is used, and
+ *        another one if it fails.  It has locks only, and no options db, grace and replicas: see
+ *        "On etcd" below
  *        local:  (also NULL) a private server of this user on this machine; the call starts it if
  *        it does not run
  *        options: db, user, password, client_name, prefix, connect_timeout, command_timeout,
@@ -311,9 +316,9 @@ typedef struct lk_client_options {
  * LK_OK         connected, logged in, subscribed to the client's channel, and able to publish
  *               there; with lazy: the URL and the options are valid
  * LK_EINVALID   the URL or an option is wrong, or a file of TLS is not usable, or the library was
- *               built without TLS; lk_errmsg() names it.  Also: the server of a redis:// URL is a
- *               sentinel, or the other way round, or no sentinel knows the service; or a node of
- *               a Cluster, and the URL is lazy or has a database other than 0
+ *               built without TLS or etcd; lk_errmsg() names it.  Also: the server of a redis://
+ *               URL is a sentinel, or the other way round, or no sentinel knows the service; or a
+ *               node of a Cluster, and the URL is lazy or has a database other than 0
  * LK_ECONN      the store was not reached within the connect timeout, or it is not ready: it loads
  *               its data, is busy, is a replica, or has its maximum of clients; or no sentinel,
  *               or no node of the Cluster, answers; or no majority of a quorum votes: lk_errmsg()
@@ -347,6 +352,15 @@ typedef struct lk_client_options {
  * must be 200 ms at least, or the client takes the server for dead meanwhile.  All clients of a
  * name need the same value.  If the user lacks the right to WAIT, calls that acquire or extend
  * return LK_EAUTH.
+ *
+ * On etcd, a majority of the members confirms each grant and each renewal, so a crash or a failover
+ * forgets no hold, and there is no grace.  Leases there are of whole seconds, of 2 at least (more
+ * if the cluster's election timeout is longer than 1.3 s).  A renewed lease is rounded up; a hold
+ * with the option fixed ends when it was asked to, by the client's clock, and the client then
+ * releases it.  If the process of a holder dies, etcd frees the lock after the rounded lease and up
+ * to 1.5 s more; a change of etcd's leader in that time begins the lease again.  Before 3.5.13, and
+ * 3.4.31 of 3.4, etcd may end a renewed lease early after its leader stood still: the client logs
+ * that at each connection (LK_LOG_WARN).  Semaphores, rate limits and latches are LK_EUNSUPPORTED.
  *
  * Any thread.  A process may have any number of clients. */
 LK_API LK_MUST_USE lk_err lk_client_open(const char *url, const lk_client_options *options,
@@ -488,7 +502,8 @@ typedef void lk_lost_fn(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason
 
 typedef struct lk_lock_options {
 	int64_t lease_ms; /* LK_LEASE_MIN_MS..LK_LEASE_MAX_MS, 0 = 10,000; of a quorum at most its
-	                   * longest lease (the default is cut) */
+	                   * longest lease (the default is cut); on etcd, unless fixed, rounded up
+	                   * to whole seconds and to 2,000 at least: lk_hold.lease_ms has it */
 	int64_t max_hold_ms; /* a hold ends after this time, 1,000 days at most; 0 = no limit */
 	bool fixed;          /* do not renew: the hold ends with its lease unless extended */
 	lk_owner owner;      /* the owner of a hold, 0 = the calling thread */
@@ -655,7 +670,7 @@ typedef struct lk_hold {
 	lk_lost_reason lost;  /* 0 unless the state is LK_STATE_LOST */
 	int64_t remaining_ms; /* the hold lasts for this time even without a renewal, 0 if lost */
 	char holder_id[LK_HOLDER_ID_SIZE]; /* shown to other clients (lk_party.id), "" if lost */
-	int64_t lease_ms;    /* of the handle: the time from each renewal on, 0 if lost */
+	int64_t lease_ms;    /* in force: the time from each renewal on, 0 if lost */
 	int64_t reserved[7]; /* zero */
 } lk_hold;
 

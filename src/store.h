@@ -45,6 +45,8 @@ struct lk__store {
 	unsigned links;  /* servers; each is dialled, and fails, independently */
 	bool only_locks; /* other kinds of names are refused */
 	uint32_t fences; /* as lk__session.fences */
+	/* A renewed lease is rounded up to these; 0 = any is kept. */
+	int64_t least_lease_ms, lease_step_ms;
 };
 
 struct lk__sentinel_conn;

@@ -102,6 +102,46 @@ TEST_LIMIT(hold_is_renewed_beyond_its_lease, 60)
 	OK(lk_client_close(client));
 }
 
+/* etcd's leases are of whole seconds, and of two at least. */
+TEST_LIMIT(renewed_lease_is_rounded_up, 60)
+{
+	static const struct {
+		int64_t asked, in_force;
+	} cases[] = {{100, 2000}, {2000, 2000}, {2001, 3000}, {3999, 4000}, {0, 10000}};
+	lk_client *client = client_of(&shared);
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		lk_lock *lock = lock_leased(client, "rounded", cases[i].asked);
+
+		acquire(lock);
+		ck_assert_int_eq(hold_of(lock).lease_ms, cases[i].in_force);
+		OK(lk_lock_release(lock));
+		OK(lk_lock_close(lock));
+	}
+	OK(lk_client_close(client));
+}
+
+/* The owner's clock ends it; the store would keep it for longer, but the client then releases it.
+ */
+TEST_LIMIT(fixed_lease_ends_when_it_was_asked_to, 60)
+{
+	const lk_lock_options options = {.lease_ms = 500, .fixed = true};
+	lk_client *clients[2] = {client_of(&shared), client_of(&shared)};
+	lk_lock *lock = lock_with(clients[0], "short", &options);
+	lk_lock *next = lock_leased(clients[1], "short", LEASE_MS);
+	lk_hold hold;
+
+	acquire(lock);
+	hold = hold_of(lock);
+	ck_assert_int_eq(hold.lease_ms, 500);
+	ck_assert_int_le(hold.remaining_ms, 500);
+	acquire(next);
+	EXPECT(lk_lock_release(lock), LK_ELOST);
+	OK(lk_lock_release(next));
+	for (int i = 0; i < 2; i++)
+		OK(lk_client_close(clients[i]));
+}
+
 TEST_LIMIT(fixed_hold_ends_unless_it_is_extended, 60)
 {
 	const lk_lock_options options = {.lease_ms = 2000, .fixed = true};

@@ -27,8 +27,12 @@ static struct lk__store *create(const struct lk__target *target, const char *cli
 	if (!etcd)
 		return NULL;
 	wire = lk__etcd_wire_of(etcd);
-	etcd->store = (struct lk__store){
-		.ops = &lk__etcd_store, .links = 1, .only_locks = true, .fences = LK__ETCD_FENCES};
+	etcd->store = (struct lk__store){.ops = &lk__etcd_store,
+	                                 .links = 1,
+	                                 .only_locks = true,
+	                                 .fences = LK__ETCD_FENCES,
+	                                 .least_lease_ms = LK__ETCD_TTL_MIN_S * 1000,
+	                                 .lease_step_ms = 1000};
 	etcd->target = target;
 	memcpy(etcd->client, client_id, sizeof(etcd->client));
 	if (!lk__random(&random, sizeof(random)) || pthread_mutex_init(&etcd->mutex, NULL)) {

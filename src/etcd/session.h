@@ -25,6 +25,7 @@
 #include "../core/table.h"
 
 #define LK__ETCD_FENCES 65536  /* of one ticket: from its revision times that on */
+#define LK__ETCD_TTL_MIN_S 2   /* of a member with the default election timeout */
 #define LK__ETCD_HOME_TTL_S 10 /* of the lease that has the era and the mailbox */
 
 enum lk__etcd_method {

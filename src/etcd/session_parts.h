@@ -67,7 +67,7 @@ static inline int64_t lk__etcd_ttl_s(int64_t lease_ms)
 {
 	int64_t ttl_s = (lease_ms + 999) / 1000;
 
-	return ttl_s < 2 ? 2 : ttl_s;
+	return ttl_s < LK__ETCD_TTL_MIN_S ? LK__ETCD_TTL_MIN_S : ttl_s;
 }
 
 static inline struct lk__etcd_queue lk__etcd_queue_of(const struct lk__etcd_session *session,

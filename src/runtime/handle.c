@@ -135,6 +135,16 @@ static int64_t default_lease_ms(const struct lk_client *client)
 	return longest_ms && longest_ms < LK_LEASE_DEFAULT_MS ? longest_ms : LK_LEASE_DEFAULT_MS;
 }
 
+/* A lease that is not renewed ends by the client's clock: the store may keep it for longer. */
+static int64_t rounded_lease_ms(const struct lk__store *store, int64_t lease_ms)
+{
+	int64_t step_ms = store->lease_step_ms;
+
+	if (lease_ms < store->least_lease_ms)
+		return store->least_lease_ms;
+	return step_ms ? (lease_ms + step_ms - 1) / step_ms * step_ms : lease_ms;
+}
+
 lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
                        const struct lk__handle_plan *plan)
 {
@@ -168,6 +178,8 @@ lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
 		queue->lease_ms = default_lease_ms(client);
 		queue->by_default = true;
 	}
+	if (!plan->fixed)
+		queue->lease_ms = rounded_lease_ms(client->store, queue->lease_ms);
 	if ((err = lk__quorum_check_lease(client, queue->lease_ms))) {
 		lk__call_leave(client, NULL);
 		goto undo;
