@@ -9,7 +9,7 @@
  * lk__why_about() all but the subject. */
 struct lk__why {
 	lk_err err;
-	char text[240];
+	char text[480]; /* the reasons of several servers */
 };
 
 /* Fill why (may be NULL) and return err, so that a failure is one line: return lk__why_set(...). */

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define OUTAGE_WHY_SIZE 400
+#define OUTAGE_WHY_SIZE 480
 
 struct outage {
 	pthread_mutex_t mutex;

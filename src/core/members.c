@@ -55,8 +55,7 @@ static bool has_smaller_id(const struct lk__epoch *a, const struct lk__epoch *b)
 
 static bool is_earlier(const struct lk__epoch *a, const struct lk__epoch *b)
 {
-	return a->since_us < b->since_us ||
-	       (a->since_us == b->since_us && has_smaller_id(a, b));
+	return a->since_us < b->since_us || (a->since_us == b->since_us && has_smaller_id(a, b));
 }
 
 /* The server that has the same place in the set, and had it before; NULL = none.  One that is not
@@ -257,43 +256,63 @@ static const char *name_of(const struct lk__session *session, char number[NUMBER
 	return session->name ? session->name : number;
 }
 
+/* Why one server does not vote. */
+struct reason {
+	const struct lk__session *session;
+	struct lk__why why; /* without the server's name */
+	bool is_result;     /* of the reasons of other servers */
+	bool is_named;      /* in the text */
+};
+
+/* The reason why it is not connected, which names the server. */
+static void copy_reason(const struct lk__session *session, struct lk__why *why)
+{
+	char number[NUMBER_SIZE];
+	const char *name = name_of(session, number);
+	const size_t len = strlen(name);
+
+	*why = session->why;
+	why->err = lk__session_unasked(session);
+	if (strlen(why->text) > len + 2 && !memcmp(why->text, name, len) &&
+	    !memcmp(why->text + len, ": ", 2))
+		memmove(why->text, why->text + len + 2, strlen(why->text + len + 2) + 1);
+}
+
 /* Why the server does not vote.  False if it does. */
 static bool explain(const struct lk__core *core, const struct lk__session *session,
-                    struct lk__why *why)
+                    struct reason *reason)
 {
 	const struct lk__epoch *epoch = &session->epoch;
 	int64_t ms = young_ms(core, session, core->seen_ns);
-	char number[NUMBER_SIZE], other[NUMBER_SIZE];
-	const char *name = name_of(session, number);
+	struct lk__why *why = &reason->why;
+	char other[NUMBER_SIZE];
 
+	*reason = (struct reason){.session = session};
 	if (!lk__session_is_up(session) && session->why.text[0])
-		lk__why_set(why, lk__session_unasked(session), "%s", session->why.text);
+		copy_reason(session, why);
 	else if (!lk__session_is_up(session))
-		lk__why_about(why, LK_ECONN, name, "not connected yet");
+		lk__why_set(why, LK_ECONN, "not connected yet");
 	else if (epoch->is_partial)
-		lk__why_about(why, LK_EAUTH, name, "this user may not run INFO (right +info)");
+		lk__why_set(why, LK_EAUTH, "this user may not run INFO (right +info)");
 	else if (lk__quorum_accepts(core, session) && ms)
-		lk__why_about(why, LK_ETIMEDOUT, name, "has lost its memory, votes in %lld s",
-		              (long long)(ms + 999) / 1000);
+		lk__why_set(why, LK_ETIMEDOUT, "has lost its memory, votes in %lld s",
+		            (long long)(ms + 999) / 1000);
 	else if (lk__quorum_accepts(core, session))
 		return false;
 	else if (is_of_set(epoch, core->quorum->set, core->quorum->longest_ms))
-		lk__why_about(why, LK_EFOREIGN, name,
-		              "has the same place in the quorum as %s: correct the URL",
-		              name_of(find_twin(core, session), other));
+		lk__why_set(why, LK_EFOREIGN,
+		            "has the same place in the quorum as %s: correct the URL",
+		            name_of(find_twin(core, session), other));
 	else if (epoch->set[0] && core->quorum->set[0])
-		lk__why_about(why, LK_EFOREIGN, name, "belongs to another set of servers");
+		lk__why_set(why, LK_EFOREIGN, "belongs to another set of servers");
 	else if (epoch->set[0] && epoch->set_servers != core->quorum->servers)
-		lk__why_about(why, LK_EFOREIGN, name, "belongs to a quorum of %u servers",
-		              epoch->set_servers);
+		lk__why_set(why, LK_EFOREIGN, "belongs to a quorum of %u servers",
+		            epoch->set_servers);
 	else
-		lk__why_about(why, LK_ECONN, name, "its set is not known until all have answered");
+		reason->is_result = lk__why_set(why, LK_ECONN,
+		                                "its set is not known until all have "
+		                                "answered") != LK_OK;
 	return true;
-}
-
-static bool fits(const struct lk__why *why, const char *text, size_t room)
-{
-	return strlen(why->text) + strlen(text) + room < sizeof(why->text);
 }
 
 /* Append to an escaped text, which is cut at its end. */
@@ -307,20 +326,50 @@ static void append(struct lk__why *why, const char *text)
 	why->text[len + more] = '\0';
 }
 
-/* Append the reasons, each of them whole; those that do not fit are counted. */
-static void append_all(struct lk__why *why, const struct lk__why *reasons, unsigned count)
+/* The servers that have this reason, and the reason.  Returns how many. */
+static unsigned put_together(const struct reason *first, const struct reason *end,
+                             struct lk__why *text)
 {
+	char number[NUMBER_SIZE];
+	unsigned count = 0;
+
+	*text = (struct lk__why){0};
+	for (const struct reason *same = first; same < end; same++) {
+		if (strcmp(same->why.text, first->why.text) != 0)
+			continue;
+		append(text, count++ ? ", " : "");
+		append(text, name_of(same->session, number));
+	}
+	append(text, ": ");
+	append(text, first->why.text);
+	return count;
+}
+
+/* Append the reasons, each of them once and whole; the servers of those that do not fit are
+ * counted. */
+static void append_all(struct lk__why *why, struct reason *reasons, unsigned count)
+{
+	struct lk__why text;
 	char rest[REST_SIZE];
+	unsigned left = count;
 
 	for (unsigned i = 0; i < count; i++) {
+		const size_t used = strlen(why->text) + 2;
+		unsigned together;
+		if (reasons[i].is_named)
+			continue;
+		together = put_together(&reasons[i], reasons + count, &text);
+		if (i && used + strlen(text.text) + (together < left ? REST_SIZE : 0) >=
+		                 sizeof(why->text))
+			continue;
 		append(why, i ? "; " : ": ");
-		snprintf(rest, sizeof(rest), "%u more", count - i);
-		if (i && !fits(why, reasons[i].text, i + 1 < count ? REST_SIZE : 0)) {
-			append(why, rest);
-			return;
-		}
-		append(why, reasons[i].text);
+		append(why, text.text);
+		left -= together;
+		for (unsigned j = i; j < count; j++)
+			reasons[j].is_named |= !strcmp(reasons[i].why.text, reasons[j].why.text);
 	}
+	snprintf(rest, sizeof(rest), "; %u more", left);
+	append(why, left ? rest : "");
 }
 
 /* Does waiting not help? */
@@ -330,36 +379,42 @@ static bool is_lasting(lk_err err)
 	       err != LK_ETIMEDOUT;
 }
 
-/* The reason of the error, which must not be cut off. */
-static void move_first(struct lk__why *reasons, unsigned at)
+/* The smaller, the more it says: the first one is the error. */
+static unsigned rank_of(const struct reason *reason)
 {
-	struct lk__why moved = reasons[at];
+	if (is_lasting(reason->why.err))
+		return 0;
+	return reason->is_result ? 3 : reason->why.err == LK_ETIMEDOUT ? 2 : 1;
+}
 
-	memmove(reasons + 1, reasons, at * sizeof(*reasons));
-	reasons[0] = moved;
+/* The reasons of all servers that do not vote, in the order of their ranks.  Returns how many. */
+static unsigned explain_all(const struct lk__core *core, struct reason reasons[LK__SERVERS_MAX])
+{
+	struct reason reason;
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < core->link_count; i++) {
+		unsigned at = count;
+		if (!explain(core, core->links[i], &reason))
+			continue;
+		for (; at > 0 && rank_of(&reasons[at - 1]) > rank_of(&reason); at--)
+			reasons[at] = reasons[at - 1];
+		reasons[at] = reason;
+		count++;
+	}
+	return count;
 }
 
 lk_err lk__quorum_explain(const struct lk__core *core, struct lk__why *why)
 {
 	const struct lk__quorum *quorum = core->quorum;
-	struct lk__why reasons[LK__SERVERS_MAX];
-	unsigned count = 0;
-	lk_err err = LK_OK;
+	struct reason reasons[LK__SERVERS_MAX] = {{NULL}};
+	unsigned count = explain_all(core, reasons);
 
-	for (unsigned i = 0; i < core->link_count; i++) {
-		if (!explain(core, core->links[i], &reasons[count]))
-			continue;
-		if (!err || err == LK_ETIMEDOUT ||
-		    (!is_lasting(err) && is_lasting(reasons[count].err))) {
-			err = reasons[count].err;
-			move_first(reasons, count);
-		}
-		count++;
-	}
 	if (quorum->servers - count >= quorum->majority)
 		return LK_OK;
-	lk__why_set(why, err, "%u of %u servers vote, %u are needed", quorum->servers - count,
-	            quorum->servers, quorum->majority);
+	lk__why_set(why, reasons[0].why.err, "%u of %u servers vote, %u are needed",
+	            quorum->servers - count, quorum->servers, quorum->majority);
 	append_all(why, reasons, count);
-	return err;
+	return why->err;
 }
