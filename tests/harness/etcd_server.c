@@ -146,6 +146,8 @@ static void start_node(struct etcd_servers *servers, int node)
 		dup2(out, 2);
 		signal(SIGPIPE, SIG_DFL);
 		unsetenv("ETCD_NAME");
+		if (servers->first_group && setgid((gid_t)(servers->first_group + node)))
+			_exit(124);
 		run(servers, node);
 		_exit(126);
 	}
@@ -198,6 +200,8 @@ static bool start_all(struct etcd_servers *servers)
 		servers->nodes[i].peer_port = port_pick();
 		servers->nodes[i].health_port = port_pick();
 	}
+	if (servers->prepare)
+		servers->prepare(servers);
 	for (int i = 0; i < servers->count; i++)
 		start_node(servers, i);
 	for (int i = 0; i < servers->count; i++)

@@ -24,11 +24,14 @@ struct etcd_servers {
 	const char *tls;                 /* the folder of certificates, NULL = plain */
 	bool client_certificates;        /* are demanded */
 	const char *args[ETCD_ARGS_MAX]; /* more, NULL-ended */
+	/* Called before the nodes start, in the folders n0, n1... of dir; NULL = nothing. */
+	void (*prepare)(struct etcd_servers *servers);
+	int first_group; /* of node n is this plus n, so that packets can be told apart; 0 = own */
 };
 
-/* Start the nodes, each of which then has a leader.  The members for TLS and args are set; the
- * others are filled in.  Certificates: "server" of the CA "ca", as certificate_make_usual() makes
- * them.  Fails the test on an error. */
+/* Start the nodes, each of which then has a leader.  The members for TLS, args, prepare and
+ * first_group are set; the others are filled in.  Certificates: "server" of the CA "ca", as
+ * certificate_make_usual() makes them.  Fails the test on an error. */
 void etcd_start(struct etcd_servers *servers, int count);
 void etcd_stop(struct etcd_servers *servers);
 void etcd_kill(struct etcd_servers *servers, int node);
