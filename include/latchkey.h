@@ -670,8 +670,8 @@ typedef struct lk_hold {
 	lk_lost_reason lost;  /* 0 unless the state is LK_STATE_LOST */
 	int64_t remaining_ms; /* the hold lasts for this time even without a renewal, 0 if lost */
 	char holder_id[LK_HOLDER_ID_SIZE]; /* shown to other clients (lk_party.id), "" if lost */
-	int64_t lease_ms;    /* in force: the time from each renewal on, 0 if lost */
-	int64_t reserved[7]; /* zero */
+	int64_t lease_ms;                  /* in force: the time from each renewal on, 0 if lost */
+	int64_t reserved[7];               /* zero */
 } lk_hold;
 
 /* Read the caller's hold.  No I/O, never blocks.  After a loss, fence and count remain until the

@@ -43,6 +43,19 @@ static uint64_t acquire(lk_lock *lock)
 	return fence;
 }
 
+/* How many tickets that lock has. */
+static int tickets(const struct etcd_servers *servers, const char *name)
+{
+	const char *at = etcd_ctl(servers, "get --prefix lk/L/%s/ --keys-only", name);
+	int count = 0;
+
+	while ((at = strstr(at, "lk/L/"))) {
+		count++;
+		at++;
+	}
+	return count;
+}
+
 /* ---- One thread ----------------------------------------------------------------------------- */
 
 TEST_LIMIT(lock_is_acquired_and_released, 60)
@@ -121,8 +134,7 @@ TEST_LIMIT(renewed_lease_is_rounded_up, 60)
 	OK(lk_client_close(client));
 }
 
-/* The owner's clock ends it; the store would keep it for longer, but the client then releases it.
- */
+/* By the owner's clock; the store would keep it for longer, but the client then releases it. */
 TEST_LIMIT(fixed_lease_ends_when_it_was_asked_to, 60)
 {
 	const lk_lock_options options = {.lease_ms = 500, .fixed = true};
@@ -153,10 +165,27 @@ TEST_LIMIT(fixed_hold_ends_unless_it_is_extended, 60)
 	OK(lk_lock_extend(lock, 2000));
 	nap_ms(1200);
 	ck_assert(lk_lock_is_mine(lock));
-	EXPECT(lk_lock_extend(lock, 60000), LK_EUNSUPPORTED);
 	ck_assert(WITHIN(LONG_MS, lk_lock_state(lock) == LK_STATE_LOST));
 	EXPECT(lk_lock_release(lock), LK_ELOST);
 	acquire(lock);
+	OK(lk_client_close(client));
+}
+
+TEST_LIMIT(hold_is_extended_beyond_its_lease, 60)
+{
+	const lk_lock_options options = {.lease_ms = 2000, .fixed = true};
+	lk_client *client = client_of(&shared);
+	lk_lock *lock = lock_with(client, "longer", &options);
+	uint64_t fence = acquire(lock);
+
+	OK(lk_lock_extend(lock, 60000));
+	nap_ms(5000); /* the lease of 2 s has ended, also in the store */
+	ck_assert(lk_lock_is_mine(lock));
+	ck_assert_int_gt(hold_of(lock).remaining_ms, 20000);
+	ck_assert_uint_eq(hold_of(lock).fence, fence);
+	ck_assert_int_eq(tickets(&shared, "longer"), 1);
+	OK(lk_lock_release(lock));
+	ck_assert_int_eq(tickets(&shared, "longer"), 0);
 	OK(lk_client_close(client));
 }
 
@@ -195,7 +224,8 @@ TEST_LIMIT(child_process_leaves_its_parents_client_alone, 60)
 	OK(lk_client_close(client));
 }
 
-/* ---- Losses --------------------------------------------------------------------------------- */
+/* ---- Losses
+ * --------------------------------------------------------------------------------- */
 
 static atomic_int losses;
 
@@ -271,7 +301,8 @@ TEST_LIMIT(closed_client_leaves_nothing, 60)
 	}
 }
 
-/* ---- Threads -------------------------------------------------------------------------------- */
+/* ---- Threads
+ * -------------------------------------------------------------------------------- */
 
 struct waiter {
 	pthread_t thread;
@@ -306,19 +337,6 @@ static lk_err end_waiting(struct waiter *waiter)
 	ck_assert(WITHIN(LONG_MS * 2, atomic_load(&waiter->done)));
 	pthread_join(waiter->thread, NULL);
 	return waiter->err;
-}
-
-/* How many tickets that lock has. */
-static int tickets(const struct etcd_servers *servers, const char *name)
-{
-	const char *at = etcd_ctl(servers, "get --prefix lk/L/%s/ --keys-only", name);
-	int count = 0;
-
-	while ((at = strstr(at, "lk/L/"))) {
-		count++;
-		at++;
-	}
-	return count;
 }
 
 TEST_LIMIT(lock_is_handed_on_in_order, 120)

@@ -203,30 +203,6 @@ TEST(fixed_lease_begins_with_its_grant)
 
 /* ---- Leases ---- */
 
-TEST(hold_is_extended_as_far_as_its_lease_goes)
-{
-	struct lk__op *op;
-
-	ve_start(&one, 1);
-	ve.client[0].queue = ve_open(0, "name", VE_LEASE_MS, true);
-	holds(0);
-	ve_pass(VE_LEASE_MS - 1000);
-	op = ve_extend(0, VE_LEASE_MS);
-	ve_pass(200);
-	ve_done(op, LK_OK);
-	ve_pass(VE_LEASE_MS - 1000);
-	ck_assert_int_eq(ve_state(0), LK_STATE_HELD);
-	/* The store would let it end sooner. */
-	op = ve_extend(0, VE_LEASE_MS + 1);
-	ve_pass(200);
-	ve_done(op, LK_EUNSUPPORTED);
-	ve_pass(800);
-	ck_assert_int_ne(ve_state(0), LK_STATE_HELD);
-	ve_release(0);
-	ve_pass(200);
-	ve_end();
-}
-
 TEST(client_that_ends_leaves_nothing)
 {
 	ve_start(&one, 1);

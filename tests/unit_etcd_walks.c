@@ -34,7 +34,9 @@ static void client_does(int i)
 		return;
 	}
 	calls[i] = NULL;
-	if (ve_state(i) != LK_STATE_NONE)
+	if (ve_state(i) == LK_STATE_HELD && below(4) == 0)
+		calls[i] = ve_extend(i, 1000 + below(20000));
+	else if (ve_state(i) != LK_STATE_NONE)
 		calls[i] = ve_release(i);
 	else
 		calls[i] = below(5) ? ve_acquire(i) : ve_try(i);

@@ -107,6 +107,9 @@ void lk__etcd_session_down(struct lk__etcd_session *session)
 			struct lk__etcd_own_ticket *ticket = (struct lk__etcd_own_ticket *)node;
 			ticket->busy = NULL;
 			ticket->watch_id = 0;
+			if (ticket->is_moving) /* or it was moved */
+				ticket->is_under_another = true;
+			ticket->is_moving = false;
 		}
 	}
 	lk__etcd_remove_unknown(session);

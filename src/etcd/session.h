@@ -9,7 +9,7 @@
  *           has ended: here the client's lease lives, and the ticket with it.  It is repeated over
  *           each connection until it is confirmed
  *   call    a request to etcd that has no answer yet
- *   lease   of all renewed tickets of one time to live, or of one fixed ticket
+ *   lease   of all renewed tickets of one time to live, or of one ticket that is fixed or extended
  *   era     counts the connections: see lock.h
  *
  * With the first request, a connection gets its era and its mailbox, which is watched for as long
@@ -70,22 +70,24 @@ struct lk__etcd_lease {
 	enum { LK__LEASE_NEW, LK__LEASE_GRANTING, LK__LEASE_LIVE } state;
 	struct lk__lease machine;
 	unsigned tickets; /* that are under it */
-	bool is_own;      /* of one fixed ticket */
+	bool is_own;      /* of one ticket */
 	bool is_ended;    /* to be freed */
-	bool rests;       /* that ticket holds: only an extension or a claim renews it */
+	bool rests;       /* that ticket holds, or will: only a request renews it */
 };
 
 struct lk__etcd_own_ticket {
 	struct lk__node node; /* by nonce */
 	struct lk__etcd_lease *lease;
-	struct lk__etcd_job *busy; /* that a call is made for, NULL = none */
-	int64_t created;           /* its place, 0 = unknown */
-	int64_t lease_ms;          /* as the core has it */
+	struct lk__etcd_lease *longer; /* to which an extension moves it, NULL = none */
+	struct lk__etcd_job *busy;     /* that a call is made for, NULL = none */
+	int64_t created;               /* its place, 0 = unknown */
+	int64_t lease_ms;              /* as the core has it */
 	bool fixed;
 	int64_t granted;       /* the place that a letter has granted, 0 = none */
 	bool is_waiting;       /* it is in the queue, and not the first */
 	bool is_leaving;       /* a leave was asked for */
-	bool is_under_another; /* lease, which has ended for this client */
+	bool is_moving;        /* a call moves it to another lease */
+	bool is_under_another; /* lease, or perhaps: it is moved to its own before it counts */
 	uint32_t watch_id;     /* of the watch of the ticket before it, 0 = none */
 	unsigned count;        /* of next: the tickets after it, none left out */
 	struct lk__etcd_ticket next[LK__ETCD_NEXT_MAX];

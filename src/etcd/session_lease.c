@@ -286,21 +286,19 @@ void lk__etcd_renew(struct lk__etcd_session *session, int64_t now_ns, struct lk_
 {
 	const struct lk__etcd_own_ticket *ticket = lk__etcd_find(session, job->nonce);
 	struct lk__lease *machine = ticket && ticket->lease ? &ticket->lease->machine : NULL;
-	static const struct lk__etcd_outcome too_long = {
-		.err = LK_EUNSUPPORTED, .text = "cannot extend a lease beyond its first length"};
 	const struct lk__answer gone = {.kind = LK__GONE};
 
 	if (!machine || !ticket->created || ticket->lease->state != LK__LEASE_LIVE) {
 		lk__etcd_done(job, &gone);
-	} else if (job->lease_ms * MS > machine->ttl_ns) {
-		lk__etcd_refuse(job, &too_long);
-	} else if (!job->wants_round) {
-		job->wants_round = true;
-		ticket->lease->rests = false;
-		if (machine->due_ns > now_ns)
-			machine->due_ns = now_ns;
-		tick(session, now_ns, ticket->lease);
+		return;
 	}
+	if (job->wants_round)
+		return;
+	job->wants_round = true;
+	ticket->lease->rests = false;
+	if (machine->due_ns > now_ns)
+		machine->due_ns = now_ns;
+	tick(session, now_ns, ticket->lease);
 }
 
 /* ---- Answers -------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MS INT64_C(1000000)
 #define FIRST_LOOK_MS 1000 /* a ticket that waits for longer watches the one before it */
 #define LOOK_MS 10000
 
@@ -53,8 +54,10 @@ static const struct lk__etcd_memo *noted(const struct lk__etcd_session *session,
 
 /* ---- Sending -------------------------------------------------------------------------------- */
 
+/* lease: that the ticket is put under, NULL = none. */
 static void send(struct lk__etcd_session *session, struct lk__etcd_job *job,
-                 struct lk__etcd_own_ticket *ticket, const struct lk__etcd_recipe *recipe)
+                 struct lk__etcd_own_ticket *ticket, struct lk__etcd_lease *lease,
+                 const struct lk__etcd_recipe *recipe)
 {
 	char bytes[LK__ETCD_MESSAGE_MAX];
 	struct lk__pb_writer writer;
@@ -70,10 +73,31 @@ static void send(struct lk__etcd_session *session, struct lk__etcd_job *job,
 		return;
 	}
 	call->job = job;
+	call->lease = lease;
 	call->plan = recipe->plan;
 	job->is_calling = true;
 	if (ticket)
 		ticket->busy = job;
+}
+
+/* The ticket is not under it, nor will be. */
+static void forget_longer(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket)
+{
+	if (ticket->longer)
+		lk__etcd_lease_end(session, ticket->longer);
+	ticket->longer = NULL;
+}
+
+static void move(struct lk__etcd_session *session, struct lk__etcd_job *job,
+                 struct lk__etcd_own_ticket *ticket, struct lk__etcd_lease *lease)
+{
+	struct lk__etcd_queue queue = queue_of(session, job);
+	struct lk__etcd_recipe recipe;
+
+	lk__etcd_move(&recipe, &queue, job->nonce, ticket->created, lease->id, lease->ttl_s,
+	              ticket->fixed);
+	send(session, job, ticket, lease, &recipe);
+	ticket->is_moving = job->is_calling;
 }
 
 static void ask(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_job *job)
@@ -97,15 +121,16 @@ static void ask(struct lk__etcd_session *session, int64_t now_ns, struct lk__etc
 	if (ticket->busy || !lk__etcd_lease_is_live(session, now_ns, ticket->lease) ||
 	    session->state != LK__ETCD_READY)
 		return;
-	if (ticket->is_under_another)
-		lk__etcd_move(&recipe, &queue, job->nonce, ticket->created, ticket->lease->id,
-		              ticket->lease->ttl_s, job->fixed);
-	else if (ticket->created)
+	if (ticket->is_under_another) {
+		move(session, job, ticket, ticket->lease);
+		return;
+	}
+	if (ticket->created)
 		lk__etcd_look(&recipe, &queue, job->nonce);
 	else
 		lk__etcd_ask(&recipe, &queue, job->nonce, job->only_try, ticket->lease->id,
 		             ticket->lease->ttl_s, job->fixed);
-	send(session, job, ticket, &recipe);
+	send(session, job, ticket, ticket->lease, &recipe);
 }
 
 /* By a request for the same ticket: one that came later must not overtake it. */
@@ -139,7 +164,44 @@ static void leave(struct lk__etcd_session *session, struct lk__etcd_job *job)
 		return;
 	lk__etcd_leave(&recipe, &queue, job->nonce, ticket->created, ticket->next,
 	               ticket->is_waiting ? 0 : ticket->count);
-	send(session, job, ticket, &recipe);
+	send(session, job, ticket, NULL, &recipe);
+}
+
+/* The lease for an extension that the ticket's own does not cover.  NULL when out of memory. */
+static struct lk__etcd_lease *longer_lease(struct lk__etcd_session *session,
+                                           struct lk__etcd_own_ticket *ticket, int64_t lease_ms)
+{
+	if (ticket->longer && ticket->longer->ttl_s < lk__etcd_ttl_s(lease_ms))
+		forget_longer(session, ticket);
+	if (!ticket->longer) {
+		ticket->longer = lk__etcd_lease_of(session, lk__etcd_ttl_s(lease_ms), true);
+		if (ticket->longer)
+			ticket->longer->rests = true;
+	}
+	return ticket->longer;
+}
+
+/* A lease cannot grow in etcd: its ticket is put under another one, in its place. */
+static void renew(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_job *job)
+{
+	struct lk__etcd_own_ticket *ticket = lk__etcd_find(session, job->nonce);
+	struct lk__etcd_lease *lease = ticket ? ticket->lease : NULL;
+	const struct lk__answer gone = {.kind = LK__GONE};
+
+	if (!lease || !ticket->created || lease->state != LK__LEASE_LIVE) {
+		lk__etcd_done(job, &gone);
+		return;
+	}
+	if (ticket->busy)
+		return;
+	if (!ticket->is_under_another && job->lease_ms * MS > lease->machine.ttl_ns)
+		lease = longer_lease(session, ticket, job->lease_ms);
+	if (!lease)
+		lk__etcd_refuse(job, &lk__etcd_no_memory);
+	else if (lease == ticket->lease && !ticket->is_under_another)
+		lk__etcd_renew(session, now_ns, job);
+	else if (lk__etcd_lease_is_live(session, now_ns, lease) && session->state == LK__ETCD_READY)
+		move(session, job, ticket, lease);
 }
 
 /* Notify the first ticket; read which it is, unless that was just read. */
@@ -159,7 +221,7 @@ static void serve(struct lk__etcd_session *session, struct lk__etcd_job *job)
 	else
 		lk__etcd_done(job, &nothing); /* empty; or one that notices it by itself */
 	if (!job->is_done)
-		send(session, job, NULL, &recipe);
+		send(session, job, NULL, NULL, &recipe);
 }
 
 void lk__etcd_advance(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_job *job)
@@ -192,7 +254,7 @@ void lk__etcd_advance(struct lk__etcd_session *session, int64_t now_ns, struct l
 		serve(session, job);
 		break;
 	case LK__RENEW:
-		lk__etcd_renew(session, now_ns, job);
+		renew(session, now_ns, job);
 		break;
 	case LK__EPOCH:
 		lk__etcd_done(job, &memory); /* etcd forgets nothing */
@@ -287,15 +349,30 @@ static void asked(struct lk__etcd_session *session, int64_t now_ns, struct lk__e
 	/* Else it was not there: put it. */
 }
 
+/* It is known which lease the ticket is under. */
+static void settle(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket,
+                   struct lk__etcd_lease *lease)
+{
+	if (lease == ticket->longer) {
+		ticket->longer = ticket->lease->is_own ? ticket->lease : NULL;
+		ticket->lease->tickets--;
+		ticket->lease = lease;
+		lease->tickets++;
+	}
+	forget_longer(session, ticket);
+}
+
 static void moved(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket,
-                  const struct lk__etcd_seen *seen)
+                  struct lk__etcd_lease *lease, const struct lk__etcd_seen *seen)
 {
 	if (seen->is_past) {
 		lk__etcd_set_up_again(session);
 		return;
 	}
 	ticket->is_under_another = false;
-	if (!seen->has_put)
+	if (seen->has_put)
+		settle(session, ticket, lease);
+	else
 		ticket->created = 0; /* it was not there any more */
 }
 
@@ -353,17 +430,19 @@ void lk__etcd_job_outcome(struct lk__etcd_session *session, int64_t now_ns,
 	struct lk__etcd_seen seen;
 
 	job->is_calling = false;
-	if (ticket && job->kind != LK__HAND)
+	if (ticket && job->kind != LK__HAND) {
 		ticket->busy = NULL;
-	if (outcome->no_lease && ticket && ticket->lease)
-		lk__etcd_lease_over(session, ticket->lease); /* and put it under a new one */
+		ticket->is_moving = false;
+	}
+	if (outcome->no_lease && call->lease)
+		lk__etcd_lease_over(session, call->lease); /* and put it under a new one */
 	else if (outcome->err)
 		refused(session, now_ns, job, ticket, outcome);
 	else if (!lk__etcd_see(&call->plan, &queue, job->nonce, outcome->message, outcome->len,
 	                       &seen))
 		lk__etcd_refuse(job, &lk__etcd_malformed);
 	else if (call->plan.task == LK__ETCD_MOVE)
-		moved(session, ticket, &seen);
+		moved(session, ticket, call->lease, &seen);
 	else if (job->kind == LK__ASK)
 		asked(session, now_ns, job, ticket, &seen);
 	else if (job->kind == LK__LEAVE)

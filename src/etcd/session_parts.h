@@ -46,8 +46,8 @@ struct lk__etcd_call {
 	uint32_t id;
 	enum lk__etcd_purpose purpose;
 	struct lk__etcd_job *job;
-	struct lk__etcd_lease *lease;
-	struct lk__etcd_plan plan; /* of a job's transaction */
+	struct lk__etcd_lease *lease; /* of a job: that it puts the ticket under */
+	struct lk__etcd_plan plan;    /* of a job's transaction */
 };
 
 /* The first tickets of a lock's queue, as they were read last. */
@@ -133,6 +133,7 @@ void lk__etcd_lease_outcome(struct lk__etcd_session *session, int64_t now_ns,
                             struct lk__etcd_call *call, const struct lk__etcd_outcome *outcome);
 void lk__etcd_lease_tick(struct lk__etcd_session *session, int64_t now_ns);
 int64_t lk__etcd_lease_due_ns(const struct lk__etcd_session *session);
+/* Answer the job when a round has renewed its ticket's lease. */
 void lk__etcd_renew(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_job *job);
 
 /* session_lock.c */

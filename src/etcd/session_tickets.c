@@ -43,6 +43,8 @@ void lk__etcd_remove(struct lk__etcd_session *session, struct lk__etcd_own_ticke
 {
 	lk__table_remove(&session->tickets, &ticket->node);
 	lk__etcd_unwatch(session, ticket);
+	if (ticket->longer)
+		lk__etcd_lease_end(session, ticket->longer);
 	if (ticket->lease) {
 		ticket->lease->tickets--;
 		if (ticket->lease->is_own)
