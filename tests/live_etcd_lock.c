@@ -424,6 +424,43 @@ TEST_LIMIT(client_names_the_member_that_it_uses, 60)
 	OK(lk_client_close(client));
 }
 
+static char logged[2000];
+
+static void note(void *arg, lk_log_level level, const char *line)
+{
+	(void)arg;
+	(void)level;
+	snprintf(logged + strlen(logged), sizeof(logged) - strlen(logged), "%s\n", line);
+}
+
+TEST_LIMIT(old_version_is_logged_with_its_member, 60)
+{
+	const lk_client_options options = {.log = note};
+	lk_client *client = client_with(etcd_url(&shared, "", ""), &options);
+	lk_server server;
+	int minor, patch;
+	bool is_old;
+
+	OK(lk_client_server(client, &server));
+	ck_assert_int_eq(
+		sscanf(etcd_ctl(&shared, "version"), "etcdctl version: 3.%d.%d", &minor, &patch),
+		2);
+	is_old = minor < 4 || (minor == 4 && patch < 31) || (minor == 5 && patch < 13);
+	OK(lk_client_close(client)); /* the line comes from another thread */
+	ck_assert_msg(is_old == !!strstr(logged, "may end a renewed lease early"), "%s", logged);
+	ck_assert_msg(!is_old || !strncmp(logged, server.address, strlen(server.address)), "%s",
+	              logged);
+}
+
+TEST_LIMIT(error_names_a_member_when_none_can_be_used, 60)
+{
+	lk_client *client;
+
+	EXPECT(lk_client_open("etcd://127.0.0.1:1,127.0.0.1:2", NULL, &client), LK_ECONN);
+	ck_assert_msg(strstr(lk_errmsg(), "127.0.0.1:1,...: no member can be used: 127.0.0.1:"),
+	              "%s", lk_errmsg());
+}
+
 /* ---- Processes ------------------------------------------------------------------------------ */
 
 #define ROUNDS 200

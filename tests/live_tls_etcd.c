@@ -111,5 +111,15 @@ TEST_LIMIT(client_has_its_locks_by_tls, 120)
 	OK(lk_client_close(client));
 	snprintf(url, sizeof(url), "%s?ca=%s", etcd_url(&servers, "", ""), file("other.pem"));
 	EXPECT(lk_client_open(url, NULL, &client), LK_ESERVER);
+	snprintf(url, sizeof(url), "etcd://127.0.0.1:%d", servers.nodes[0].port);
+	EXPECT(lk_client_open(url, NULL, &client), LK_ECONN);
+	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "if its port is for TLS, write etcds://"));
+	etcd_stop(&servers);
+	servers.tls = NULL;
+	etcd_start(&servers, 1);
+	snprintf(url, sizeof(url), "etcds://127.0.0.1:%d?ca=%s", servers.nodes[0].port,
+	         file("ca.pem"));
+	EXPECT(lk_client_open(url, NULL, &client), LK_ECONN);
+	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "if its port is plain, write etcd for etcds"));
 	etcd_stop(&servers);
 }

@@ -184,3 +184,21 @@ TEST(fate_of_a_request_decides_before_its_status)
 	ck_assert_int_eq(judge(LK__H2_LOST, 7, "").meaning, LK__ETCD_AMBIGUOUS);
 	ck_assert_int_eq(judge(LK__H2_LOST, 5, "lease not found").meaning, LK__ETCD_AMBIGUOUS);
 }
+
+TEST(version_tells_whether_leases_may_end_early)
+{
+	static const struct {
+		const char *version;
+		bool is_old;
+	} cases[] = {
+		{"3.3.27", true},  {"3.4.23", true},      {"3.4.30", true},      {"3.4.31", false},
+		{"3.4.37", false}, {"3.5.0", true},       {"3.5.12", true},      {"3.5.13", false},
+		{"3.5.35", false}, {"3.6.0", false},      {"3.6.0-rc.3", false}, {"3.7.3", false},
+		{"4.0.0", false},  {"2.3.8", true},       {"3.5", true},         {"3.6", false},
+		{"", true},        {"not decided", true},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+		ck_assert_msg(lk__etcd_is_old(cases[i].version) == cases[i].is_old, "%s",
+		              cases[i].version);
+}

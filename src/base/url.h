@@ -71,6 +71,11 @@ void lk__target_fini(struct lk__target *target); /* wipes the password; zeroed m
 /* Make a copy of a target by Sentinel, of a Cluster, a quorum or etcd, lead to that place; borrows
  * host.  Its text becomes "service at host:port", or "host:port". */
 void lk__target_aim(struct lk__target *copy, char *host, int port);
+/* The cure in an error, if the port turns out to be one without TLS. */
+static inline const char *lk__target_plain(const struct lk__target *target)
+{
+	return target->etcd ? "write etcd for etcds" : "write redis for rediss";
+}
 /* Write "host:port", or "[host]:port" for an IPv6 address. */
 void lk__place_write(char *out, size_t size, const char *host, int port);
 

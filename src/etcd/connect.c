@@ -39,6 +39,7 @@ static lk_err write_all(struct lk__etcd_peer *peer, int64_t deadline_ns, int can
 static lk_err read_some(struct lk__etcd_peer *peer, int64_t deadline_ns, int cancel_fd,
                         struct lk__why *why)
 {
+	struct lk__why inner = {0};
 	char bytes[READ_BYTES];
 	int64_t got;
 	int ready = 1;
@@ -50,11 +51,15 @@ static lk_err read_some(struct lk__etcd_peer *peer, int64_t deadline_ns, int can
 	if (!ready)
 		return lk__why_about(why, LK_ECONN, peer->socket.text, "no response in time");
 	got = lk__socket_read(&peer->socket, false, bytes, sizeof(bytes), why);
-	if (got < 0)
-		return why->err;
 	if (got > 0)
 		lk__h2_feed(peer->h2, bytes, (size_t)got, lk__now_ns());
-	return LK_OK;
+	peer->has_read = peer->has_read || got > 0;
+	if (got < 0 && !peer->has_read && !peer->socket.secure)
+		lk__why_set(&inner, why->err, "%s (if its port is for TLS, write etcds://)",
+		            why->text);
+	if (got < 0 && inner.text[0])
+		*why = inner;
+	return got < 0 ? why->err : LK_OK;
 }
 
 /* Make a call, and wait for its end: event. */
@@ -126,18 +131,6 @@ static lk_err log_in(struct lk__etcd_peer *peer, const struct lk__target *target
 	return err ? lk__why_about(why, err, peer->socket.text, "cannot use the token") : LK_OK;
 }
 
-/* Before 3.4.31 and 3.5.13, a leader that was replaced and does not know it revokes leases. */
-static bool is_old(const char *version)
-{
-	int major = 0, minor = 0, patch = 0;
-
-	if (sscanf(version, "%d.%d.%d", &major, &minor, &patch) < 2)
-		return true;
-	if (major != 3 || minor > 5)
-		return major < 3;
-	return minor < 4 || patch < (minor == 4 ? 31 : 13);
-}
-
 static lk_err check(struct lk__etcd_peer *peer, int64_t deadline_ns, int cancel_fd,
                     struct lk__why *why)
 {
@@ -158,11 +151,11 @@ static lk_err check(struct lk__etcd_peer *peer, int64_t deadline_ns, int cancel_
 		                     status.is_learner ? "a learner" : "no leader");
 	snprintf(version, sizeof(version), "%.*s", (int)status.version.len,
 	         (const char *)status.version.data);
-	if (is_old(version)) {
+	if (lk__etcd_is_old(version)) {
 		struct lk__why text;
 		lk__why_about(&text, LK_OK, peer->socket.text,
-		              "etcd %s can end leases early while its leader stands still: use "
-		              "3.5.13, 3.4.31 or newer",
+		              "etcd %s may end a renewed lease early after its leader stood still: "
+		              "install 3.5.13 or later (of 3.4: 3.4.31 or later)",
 		              version);
 		snprintf(peer->warning, sizeof(peer->warning), "%.199s", text.text);
 		peer->peer.warning = peer->warning;

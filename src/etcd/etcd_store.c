@@ -146,6 +146,10 @@ static lk_err dial(struct lk__store *store, unsigned link, const struct lk__targ
 		if (!may_differ(err))
 			break;
 	}
+	if (err && etcd->endpoints.count > 1 && may_differ(err)) {
+		struct lk__why last = *why;
+		lk__why_about(why, err, etcd->target->text, "no member can be used: %s", last.text);
+	}
 	if (err)
 		return err;
 	attach(etcd, peer);

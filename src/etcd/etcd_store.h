@@ -39,6 +39,7 @@ struct lk__etcd_peer {
 	struct lk__etcd *etcd;
 	struct lk__socket socket;
 	struct lk__h2 *h2;
+	bool has_read;  /* anything */
 	uint32_t watch; /* the stream of watches, 0 = not open */
 	struct lk__etcd_sent *sent;
 	bool is_broken;            /* the connection has to end: why */

@@ -7,6 +7,7 @@
  * well as before. */
 #include "status.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define ANY NULL
@@ -64,4 +65,15 @@ struct lk__etcd_verdict lk__etcd_judge(const struct lk__h2_event *event)
 		    (rows[i].text == ANY || strstr(event->text, rows[i].text)))
 			return rows[i].verdict;
 	return (struct lk__etcd_verdict){LK__ETCD_AMBIGUOUS, false};
+}
+
+bool lk__etcd_is_old(const char *version)
+{
+	int major = 0, minor = 0, patch = 0;
+
+	if (sscanf(version, "%d.%d.%d", &major, &minor, &patch) < 2)
+		return true;
+	if (major != 3 || minor > 5)
+		return major < 3;
+	return minor < 4 || patch < (minor == 4 ? 31 : 13);
 }

@@ -33,8 +33,9 @@ static lk_err send_out(const struct lk__socket *socket, struct lk__buf *out, int
 
 /* Read the server's next bytes.  A server with a plain port may never respond: Redis waits for the
  * end of a line. */
-static lk_err receive(const struct lk__socket *socket, int64_t deadline_ns, int cancel_fd,
-                      char bytes[HANDSHAKE_BYTES], size_t *len, bool first, struct lk__why *why)
+static lk_err receive(const struct lk__socket *socket, const struct lk__target *target,
+                      int64_t deadline_ns, int cancel_fd, char bytes[HANDSHAKE_BYTES], size_t *len,
+                      bool first, struct lk__why *why)
 {
 	for (;;) {
 		int64_t got = lk__socket_read(socket, false, bytes, HANDSHAKE_BYTES, why);
@@ -45,23 +46,25 @@ static lk_err receive(const struct lk__socket *socket, int64_t deadline_ns, int 
 		}
 		if (got < 0)
 			return lk__why_about(why, LK_ECONN, socket->text,
-			                     "connection closed in the TLS handshake%s",
-			                     first ? " (if its port is plain, write redis for "
-			                             "rediss)"
-			                           : "");
+			                     first ? "connection closed in the TLS handshake (if "
+			                             "its port is plain, %s)"
+			                           : "connection closed in the TLS handshake",
+			                     lk__target_plain(target));
 		ready = lk__poll2(socket->fd, POLLIN, cancel_fd, deadline_ns);
 		if (ready & 2)
 			return lk__why_about(why, LK_ECONN, socket->text, "canceled");
 		if (!ready)
 			return lk__why_about(why, LK_ECONN, socket->text,
 			                     first ? "no TLS response in time (if its port is "
-			                             "plain, write redis for rediss)"
-			                           : "TLS handshake timed out");
+			                             "plain, %s)"
+			                           : "TLS handshake timed out",
+			                     lk__target_plain(target));
 	}
 }
 
-static lk_err shake(const struct lk__socket *socket, struct lk__tls *tls, struct lk__buf *out,
-                    int64_t deadline_ns, int cancel_fd, struct lk__why *why)
+static lk_err shake(const struct lk__socket *socket, const struct lk__target *target,
+                    struct lk__tls *tls, struct lk__buf *out, int64_t deadline_ns, int cancel_fd,
+                    struct lk__why *why)
 {
 	char bytes[HANDSHAKE_BYTES];
 	struct lk__why inner;
@@ -77,7 +80,7 @@ static lk_err shake(const struct lk__socket *socket, struct lk__tls *tls, struct
 			return prefixed(socket, &inner, why);
 		if (err || done)
 			return err;
-		err = receive(socket, deadline_ns, cancel_fd, bytes, &len, first, why);
+		err = receive(socket, target, deadline_ns, cancel_fd, bytes, &len, first, why);
 		if (err)
 			return err;
 		first = false;
@@ -101,7 +104,7 @@ lk_err lk__secure_start(struct lk__socket *socket, const struct lk__tls_shared *
 		free(secure);
 		return lk__why_about(why, LK_ENOMEM, socket->text, "out of memory");
 	}
-	err = shake(socket, secure->tls, &secure->out, deadline_ns, cancel_fd, why);
+	err = shake(socket, target, secure->tls, &secure->out, deadline_ns, cancel_fd, why);
 	if (err) {
 		lk__secure_free(secure);
 		return err;

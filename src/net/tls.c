@@ -26,6 +26,7 @@ struct lk__tls {
 	BIO *in, *out;        /* of ssl, which frees them */
 	bool has_certificate; /* of our own, to show if asked */
 	const char *protocol; /* that the server must choose, NULL = none */
+	const char *plain;    /* as lk__target_plain() */
 	char server_name[256];
 };
 
@@ -262,6 +263,7 @@ struct lk__tls *lk__tls_new(const struct lk__tls_shared *shared, const struct lk
 	}
 	tls->has_certificate = target->tls_cert != NULL;
 	tls->protocol = target->tls_protocol;
+	tls->plain = lk__target_plain(target);
 	choose_name(tls, target);
 	enter(tls);
 	good = set_up(tls, shared);
@@ -381,9 +383,8 @@ static lk_err explain(const struct lk__tls *tls, int result, struct lk__why *why
 		err = lk__why_set(why, LK_ESERVER, "the server has neither TLS 1.2 nor 1.3");
 	else if (SSL_in_before(tls->ssl) || SSL_get_state(tls->ssl) == TLS_ST_CW_CLNT_HELLO)
 		err = lk__why_set(why, LK_ESERVER,
-		                  "the server does not speak TLS (if its port is plain, write "
-		                  "redis for rediss): %s",
-		                  text);
+		                  "the server does not speak TLS (if its port is plain, %s): %s",
+		                  tls->plain, text);
 	else
 		err = lk__why_set(why, LK_ECONN, "TLS: %s", text);
 	return err;
