@@ -703,7 +703,7 @@ typedef struct lk_lock_status {
 	lk_party holder;       /* if held */
 	uint64_t fence;        /* of the holder's grant, 0 if not held; of a quorum it may be
 	                        * another one that a majority of the servers has reached */
-	int64_t held_ms;       /* since the grant, by the store's clock */
+	int64_t held_ms;       /* since the grant, by the store's clock; -1 = unknown (etcd) */
 	int64_t lease_left_ms; /* until the lease ends, unless it is renewed */
 	int64_t queue_len;     /* entries in the queue: the threads of a client share one if their
 	                        * handles have the same values of lease_ms and fixed */

@@ -142,6 +142,9 @@ struct lk__store_ops {
 	/* Take what has come for the core; answer->text is valid until the next call. */
 	enum lk__next (*next)(struct lk__peer *peer, struct lk__answer *answer,
 	                      struct lk__message *message);
+	/* Fill the structure of the query whose answer was taken last, into; NULL: its caller has
+	 * returned.  It may make the answer a failure. */
+	void (*fill)(struct lk__peer *peer, void *into, struct lk__answer *answer);
 
 	/* The conversation with one of the target's sentinels, by one thread: connect to it; ask
 	 * for the master, and to hear of changes; wait for the next report, LK__REPORT_NONE at

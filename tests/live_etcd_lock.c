@@ -195,10 +195,7 @@ TEST_LIMIT(what_is_not_there_yet_is_refused, 60)
 	lk_client *client = client_of(&shared);
 	lk_semaphore *semaphore;
 	lk_latch *latch;
-	lk_lock *lock = lock_named(client, "l");
-	lk_lock_status status;
 
-	EXPECT(lk_lock_query(lock, &status), LK_EUNSUPPORTED);
 	EXPECT(lk_semaphore_open(client, "s", 0, &options, &semaphore), LK_EUNSUPPORTED);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "no semaphore and no rate limit on etcd"));
 	EXPECT(lk_latch_open(client, "d", 0, NULL, &latch), LK_EUNSUPPORTED);

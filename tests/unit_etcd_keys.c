@@ -141,9 +141,10 @@ TEST(empty_mailbox_has_no_letter)
 TEST(broken_is_read_back)
 {
 	letter.kind = LK__LETTER_BROKEN;
+	letter.created = 77;
 	snprintf(letter.nonce, sizeof(letter.nonce), NONCE);
 	goes_there_and_back();
-	ck_assert_str_eq(text, "1 b " NONCE);
+	ck_assert_str_eq(text, "1 b " NONCE " 77");
 }
 
 TEST(grant_is_read_back_with_those_who_are_next)
@@ -166,12 +167,15 @@ TEST(malformed_letter_is_none)
 {
 	static const char *const texts[] = {
 		"",
-		"2 b " NONCE,
+		"2 b " NONCE " 77",
 		"1 ",
-		"1 x " NONCE,
+		"1 x " NONCE " 77",
 		"1 b",
 		"1 b 0123",
+		"1 b " NONCE,
+		"1 b " NONCE " 0",
 		"1 b " NONCE " more",
+		"1 b " NONCE " 77 more",
 		"1 g " NONCE,
 		"1 g " NONCE " 0",
 		"1 g " NONCE " 12 ",

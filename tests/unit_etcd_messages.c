@@ -252,6 +252,7 @@ TEST(lease_answers_are_decoded)
 	struct lk__etcd_lease_grant_answer grant;
 	struct lk__etcd_lease_revoke_answer revoke;
 	struct lk__etcd_keep_alive_answer alive;
+	struct lk__etcd_time_to_live_answer left;
 
 	READS(lk__etcd_lease_grant_shape, HEADER "\x10\7\x18\2\x22\2no", &grant, 4);
 	expect_header(&grant.header);
@@ -261,6 +262,9 @@ TEST(lease_answers_are_decoded)
 	READS(lk__etcd_keep_alive_shape, HEADER "\x10\7\x18\4", &alive, 3);
 	expect_header(&alive.header);
 	ck_assert(alive.id == 7 && alive.ttl_s == 4);
+	READS(lk__etcd_time_to_live_shape, HEADER "\x10\7\x18\3\x20\4", &left, 4);
+	expect_header(&left.header);
+	ck_assert(left.id == 7 && left.ttl_s == 3 && left.granted_s == 4);
 }
 
 TEST(watch_answer_is_decoded)

@@ -101,6 +101,8 @@ int64_t lk__held_ms(const struct lk__listing *listing, const struct lk__entry *e
 {
 	int64_t granted_us = (int64_t)entry->fence;
 
+	if (listing->has_no_clock)
+		return -1;
 	/* A fence is the microsecond of its grant, or slightly more. */
 	return listing->store_us > granted_us ? (listing->store_us - granted_us) / 1000 : 0;
 }

@@ -17,7 +17,7 @@ void lk__party_init(lk_party *party, const struct lk__entry *entry);
 /* Fill in the details that the clients of these parties have published; others stay empty, and so
  * do those that come too late for the call. */
 lk_err lk__party_describe(struct lk__handle *handle, lk_party *const *parties, size_t count);
-/* How long a hold has lasted, by the store's clock. */
+/* How long a hold has lasted, by the store's clock; -1 = unknown. */
 int64_t lk__held_ms(const struct lk__listing *listing, const struct lk__entry *entry);
 /* How much of the grace was left then. */
 int64_t lk__grace_ms(const struct lk__handle *handle, const struct lk__listing *listing);

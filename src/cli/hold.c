@@ -124,9 +124,10 @@ static bool lock_look(struct hold *hold, char *text, size_t size, bool why)
 	if (status.my_rank > 0)
 		snprintf(ahead, sizeof(ahead), "%" PRId64 " ahead", status.my_rank);
 	if (status.held)
-		snprintf(holder, sizeof(holder), "held by %s for %s",
+		snprintf(holder, sizeof(holder), "held by %s%s%s",
 		         text_party(party, sizeof(party), &status.holder),
-		         text_duration(since, status.held_ms));
+		         status.held_ms < 0 ? "" : " for ",
+		         status.held_ms < 0 ? "" : text_duration(since, status.held_ms));
 	snprintf(text, size, "%s%s%s", ahead, *ahead && *holder ? ", " : "", holder);
 	/* A holder is the better reason. */
 	hold->grace_ms = status.held ? 0 : status.grace_ms;

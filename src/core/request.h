@@ -171,6 +171,7 @@ struct lk__entry {
 /* Filled by LK__SHOW for a lock or a semaphore: holds first, then waits. */
 struct lk__listing {
 	int64_t store_us;
+	bool has_no_clock;              /* the store: how old a hold is, is unknown */
 	int64_t capacity, used, ttl_ms; /* of a semaphore */
 	int64_t holders, waiting, rank; /* rank: of the given ticket, -1 = none */
 	size_t held, count;             /* entries that are holds; all entries */
@@ -178,9 +179,12 @@ struct lk__listing {
 	struct lk__entry entries[];
 };
 
+#define LK__CURSOR_SIZE 2048
+
 /* Filled by LK__LIST: names with their lengths, some of them perhaps twice. */
 struct lk__names {
-	char cursor[32]; /* "0" at first; pass it to the next query; "0" again = end of the list */
+	char cursor[LK__CURSOR_SIZE]; /* "0" at first; pass it to the next query; "0" again = end of
+	                                 the list */
 	size_t count, cap;
 	struct lk__listed_name {
 		size_t len;

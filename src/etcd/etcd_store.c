@@ -319,6 +319,19 @@ static bool pump(struct lk__peer *base, int64_t now_ns, struct lk__buf *buf, str
 	return good;
 }
 
+/* Let the text of an error begin with the server, unless it is about a key. */
+static void name_server(struct lk__etcd_peer *peer, struct lk__answer *answer)
+{
+	if (!answer->text)
+		return;
+	if (answer->err == LK_EFOREIGN)
+		lk__why_set(&peer->answer_why, answer->err, "%s", answer->text);
+	else
+		lk__why_about(&peer->answer_why, answer->err, peer->socket.text, "%s",
+		              answer->text);
+	answer->text = peer->answer_why.text;
+}
+
 static enum lk__next next(struct lk__peer *base, struct lk__answer *answer,
                           struct lk__message *message)
 {
@@ -333,13 +346,23 @@ static enum lk__next next(struct lk__peer *base, struct lk__answer *answer,
 		kind = LK__NEXT_MESSAGE;
 	else if (lk__etcd_session_answer(&etcd->session, answer))
 		kind = LK__NEXT_ANSWER;
-	if (kind == LK__NEXT_ANSWER && answer->text) {
-		lk__why_about(&peer->answer_why, answer->err, peer->socket.text, "%s",
-		              answer->text);
-		answer->text = peer->answer_why.text;
-	}
+	if (kind == LK__NEXT_ANSWER)
+		name_server(peer, answer);
 	pthread_mutex_unlock(&etcd->mutex);
 	return kind;
+}
+
+static void fill(struct lk__peer *base, void *into, struct lk__answer *answer)
+{
+	struct lk__etcd_peer *peer = peer_of(base);
+	struct lk__etcd *etcd = peer->etcd;
+	enum lk__answer_kind before = answer->kind;
+
+	pthread_mutex_lock(&etcd->mutex);
+	lk__etcd_session_fill(&etcd->session, into, answer);
+	if (answer->kind != before)
+		name_server(peer, answer);
+	pthread_mutex_unlock(&etcd->mutex);
 }
 
 const struct lk__store_ops lk__etcd_store = {
@@ -360,4 +383,5 @@ const struct lk__store_ops lk__etcd_store = {
 	.due_ns = due_ns,
 	.pump = pump,
 	.next = next,
+	.fill = fill,
 };

@@ -75,6 +75,17 @@ size_t lk__etcd_era_key(char key[LK__ETCD_OWN_MAX], const char *prefix, const ch
 	return (size_t)snprintf(key, LK__ETCD_OWN_MAX, "%s/e/%s", prefix, client);
 }
 
+size_t lk__etcd_details_key(char key[LK__ETCD_KEY_MAX], const char *prefix, const char *client,
+                            const char *name, size_t len)
+{
+	size_t pos = (size_t)snprintf(key, LK__ETCD_OWN_MAX, "%s/i/%s", prefix, client);
+
+	if (!len)
+		return pos;
+	pos += put_text(key + pos, "/");
+	return pos + put_name(key + pos, name, len);
+}
+
 void lk__etcd_range_end(char *end, size_t len)
 {
 	end[len - 1]++;

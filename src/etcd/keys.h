@@ -8,6 +8,8 @@
  *   lk/D<name>                    a latch
  *   lk/c/<client>                 the mailbox of a client: its last message
  *   lk/e/<client>                 the era of a client: counts its connections
+ *   lk/i/<client>                 its details, for people
+ *   lk/i/<client>/<name>          its label for that name
  *
  * A name is encoded as in Redis, and '/' as %2F: otherwise the tickets of "a/b" would be among
  * those of "a".  The letter is that of the kind, so one name has keys of each kind at known places.
@@ -50,6 +52,9 @@ size_t lk__etcd_noun_key(char key[LK__ETCD_KEY_MAX], const char *prefix, char ki
                          const char *name, size_t len);
 size_t lk__etcd_mailbox_key(char key[LK__ETCD_OWN_MAX], const char *prefix, const char *client);
 size_t lk__etcd_era_key(char key[LK__ETCD_OWN_MAX], const char *prefix, const char *client);
+/* len 0: without a name. */
+size_t lk__etcd_details_key(char key[LK__ETCD_KEY_MAX], const char *prefix, const char *client,
+                            const char *name, size_t len);
 
 /* Change a copy of a prefix into the end of the range of all keys with it. */
 void lk__etcd_range_end(char *end, size_t len);

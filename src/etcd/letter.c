@@ -20,12 +20,8 @@ size_t lk__etcd_letter_write(char text[LK__ETCD_LETTER_MAX], const struct lk__et
 	text[pos] = '\0';
 	if (letter->kind == LK__LETTER_NONE)
 		return pos;
-	pos += (size_t)snprintf(text + pos, LK__ETCD_LETTER_MAX - pos, " %c %s",
-	                        letters[letter->kind], letter->nonce);
-	if (letter->kind != LK__LETTER_GRANT)
-		return pos;
-	pos += (size_t)snprintf(text + pos, LK__ETCD_LETTER_MAX - pos, " %lld",
-	                        (long long)letter->created);
+	pos += (size_t)snprintf(text + pos, LK__ETCD_LETTER_MAX - pos, " %c %s %lld",
+	                        letters[letter->kind], letter->nonce, (long long)letter->created);
 	for (unsigned i = 0; i < letter->count; i++)
 		pos += (size_t)snprintf(text + pos, LK__ETCD_LETTER_MAX - pos, " %s%s:%lld",
 		                        letter->next[i].client, letter->next[i].nonce,
@@ -66,13 +62,9 @@ static bool read_next(struct lk__etcd_ticket *ticket, const char *text, size_t l
 
 static bool read_grant(struct lk__etcd_letter *letter, struct lk__bytes left)
 {
-	size_t len;
-	const char *text = word(&left, &len);
-
-	if (!text || !read_place(&letter->created, text, len))
-		return false;
 	while (left.len) {
-		text = word(&left, &len);
+		size_t len;
+		const char *text = word(&left, &len);
 		if (!text || letter->count == LK__ETCD_NEXT_MAX ||
 		    !read_next(&letter->next[letter->count], text, len))
 			return false;
@@ -84,12 +76,14 @@ static bool read_grant(struct lk__etcd_letter *letter, struct lk__bytes left)
 static bool read_letter(struct lk__etcd_letter *letter, struct lk__bytes text)
 {
 	struct lk__bytes left = {(const char *)text.data + 1, text.len - 1};
-	const char *kind, *nonce;
-	size_t kind_len, len;
+	const char *kind, *nonce, *place;
+	size_t kind_len, len, place_len;
 
 	kind = word(&left, &kind_len);
 	nonce = kind ? word(&left, &len) : NULL;
-	if (!nonce || kind_len != 1 || len != NONCE_LEN)
+	place = nonce ? word(&left, &place_len) : NULL;
+	if (!place || kind_len != 1 || len != NONCE_LEN ||
+	    !read_place(&letter->created, place, place_len))
 		return false;
 	memcpy(letter->nonce, nonce, NONCE_LEN);
 	for (unsigned i = LK__LETTER_GRANT; i < sizeof(letters); i++)

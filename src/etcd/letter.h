@@ -5,7 +5,7 @@
  *   1                          nothing yet
  *   1 g <nonce> <created> ...  the lock is granted to that ticket; the next tickets follow, each as
  *                              <client><nonce>:<created>
- *   1 b <nonce>                that hold was broken */
+ *   1 b <nonce> <created>      that hold was broken */
 #ifndef LK__ETCD_LETTER_H
 #define LK__ETCD_LETTER_H
 
@@ -24,8 +24,8 @@ enum lk__etcd_letter_kind {
 struct lk__etcd_letter {
 	enum lk__etcd_letter_kind kind;
 	char nonce[LK__NONCE_SIZE];
-	/* A grant: the ticket's place, and the tickets after it, none left out. */
-	int64_t created;
+	int64_t created; /* the ticket's place */
+	/* A grant: the tickets after it, none left out. */
 	unsigned count;
 	struct lk__etcd_ticket next[LK__ETCD_NEXT_MAX];
 };

@@ -220,6 +220,18 @@ void lk__etcd_look(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *
 
 /* ---- Serving -------------------------------------------------------------------------------- */
 
+/* If the mailbox is there, write it. */
+static void put_letter(struct lk__etcd_recipe *recipe, struct lk__bytes mailbox,
+                       const struct lk__etcd_letter *letter)
+{
+	compare(recipe, LK__ETCD_VERSION, LK__ETCD_GREATER, mailbox, (struct lk__bytes){0}, 0);
+	recipe->plan.serves = true;
+	recipe->put.key = mailbox;
+	recipe->put.ignore_lease = true;
+	recipe->put.value = keep(recipe, lk__etcd_letter_write(room(recipe), letter));
+	then(recipe, (struct lk__etcd_op){.put = &recipe->put});
+}
+
 /* If the first of them waits still, and has a mailbox: write that it is granted. */
 static void serve(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *queue,
                   struct lk__bytes key, const struct lk__etcd_ticket *next, unsigned count)
@@ -232,12 +244,7 @@ static void serve(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *q
 		letter.next[letter.count++] = next[i];
 	compare(recipe, LK__ETCD_CREATE, LK__ETCD_EQUAL,
 	        ticket_key(recipe, key, next->client, next->nonce), none, next->created);
-	compare(recipe, LK__ETCD_VERSION, LK__ETCD_GREATER, mailbox, none, 0);
-	recipe->plan.serves = true;
-	recipe->put.key = mailbox;
-	recipe->put.ignore_lease = true;
-	recipe->put.value = keep(recipe, lk__etcd_letter_write(room(recipe), &letter));
-	then(recipe, (struct lk__etcd_op){.put = &recipe->put});
+	put_letter(recipe, mailbox, &letter);
 }
 
 void lk__etcd_leave(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *queue,
@@ -274,4 +281,27 @@ void lk__etcd_serve(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue 
 	recipe->plan.queue_len = key.len;
 	otherwise(recipe, (struct lk__etcd_op){.range = first_ones(recipe, key, end)});
 	serve(recipe, queue, key, next, count);
+}
+
+void lk__etcd_break_hold(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *queue,
+                         struct lk__bytes key, const struct lk__etcd_ticket *holder)
+{
+	struct lk__etcd_letter letter = {.kind = LK__LETTER_BROKEN, .created = holder->created};
+	struct lk__bytes all, end, none = {0};
+	struct lk__etcd_range *left;
+
+	begin(recipe, LK__ETCD_BREAK);
+	all = queue_key(recipe, queue, LK__ETCD_LOCK);
+	end = end_of(recipe, all);
+	recipe->plan.queue_len = all.len;
+	compare(recipe, LK__ETCD_CREATE, LK__ETCD_EQUAL, key, none, holder->created);
+	recipe->del.key = key;
+	then(recipe, (struct lk__etcd_op){.del = &recipe->del});
+	if (holder->client[0]) {
+		memcpy(letter.nonce, holder->nonce, sizeof(letter.nonce));
+		put_letter(recipe, mailbox_key(recipe, queue, holder->client), &letter);
+	}
+	left = first_ones(recipe, all, end);
+	then(recipe, (struct lk__etcd_op){.range = left});
+	otherwise(recipe, (struct lk__etcd_op){.range = left});
 }

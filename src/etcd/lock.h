@@ -19,6 +19,10 @@
 #include "letter.h"
 #include "messages.h"
 
+#define LK__ETCD_FENCES 65536 /* of one ticket: from its revision times that on */
+/* etcd has no clock: later than all that a client compares with it. */
+#define LK__ETCD_LATE_US (INT64_MAX / 4)
+
 /* One queue, and the client that asks. */
 struct lk__etcd_queue {
 	const char *prefix, *client, *name;
@@ -33,6 +37,7 @@ enum lk__etcd_task {
 	LK__ETCD_LOOK,  /* get those before it */
 	LK__ETCD_LEAVE, /* end it, and serve its successor */
 	LK__ETCD_SERVE, /* notify the first ticket that it holds the lock */
+	LK__ETCD_BREAK, /* end the first ticket, which another client may have */
 };
 
 #define LK__ETCD_TEXT_MAX (8 * LK__ETCD_KEY_MAX)
@@ -51,7 +56,7 @@ struct lk__etcd_recipe {
 	struct lk__etcd_plan plan;
 	struct lk__etcd_txn txn;
 	struct lk__etcd_compare compares[4];
-	struct lk__etcd_op success[2], failure[5];
+	struct lk__etcd_op success[3], failure[5];
 	struct lk__etcd_range ranges[6];
 	struct lk__etcd_put put;
 	struct lk__etcd_delete del;
@@ -77,6 +82,11 @@ void lk__etcd_leave(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue 
 void lk__etcd_serve(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *queue,
                     const struct lk__etcd_ticket *next, unsigned count);
 
+/* End the holder, whose ticket has that key, and write its mailbox that it was broken, unless its
+ * client is "".  If it has no mailbox, or is not there any more, nothing is done. */
+void lk__etcd_break_hold(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *queue,
+                         struct lk__bytes key, const struct lk__etcd_ticket *holder);
+
 /* What an answer shows. */
 struct lk__etcd_seen {
 	bool is_past;       /* ask, move: it is of a past era; nothing was done */
@@ -86,7 +96,8 @@ struct lk__etcd_seen {
 	int64_t lease;      /* and that under which it is; 0 after has_put */
 	int64_t before;     /* ask, look: how many are before it, at most as far as is known */
 	bool had;           /* leave: the ticket was there */
-	bool is_served;     /* leave, serve: the successor has its letter, or there is none */
+	bool is_served;     /* leave, serve: the successor has its letter, or there is none; break:
+	                     * it was done */
 	/* Ask: the ticket just before it, or the first; otherwise the first ones. */
 	unsigned count;
 	struct lk__etcd_ticket first[LK__ETCD_SEEN_MAX];

@@ -139,6 +139,17 @@ static void see_leave(struct reading *reading, bool succeeded)
 	reading->seen->is_served = true;
 }
 
+static void see_break(struct reading *reading, bool succeeded)
+{
+	reading->seen->is_served = succeeded;
+	if (succeeded) {
+		reading->is_good = next(reading).has_del && reading->is_good;
+		if (reading->plan->serves)
+			next_put(reading);
+	}
+	see_first_ones(reading);
+}
+
 static void see(struct reading *reading, bool succeeded)
 {
 	switch (reading->plan->task) {
@@ -169,6 +180,9 @@ static void see(struct reading *reading, bool succeeded)
 			next_put(reading);
 		else
 			see_first_ones(reading);
+		break;
+	case LK__ETCD_BREAK:
+		see_break(reading, succeeded);
 		break;
 	}
 }

@@ -116,6 +116,11 @@ void lk__etcd_put_keep_alive(struct lk__pb_writer *writer, int64_t id)
 	lk__pb_put_number(writer, 1, (uint64_t)id);
 }
 
+void lk__etcd_put_time_to_live(struct lk__pb_writer *writer, int64_t id)
+{
+	lk__pb_put_number(writer, 1, (uint64_t)id);
+}
+
 void lk__etcd_put_watch_create(struct lk__pb_writer *writer,
                                const struct lk__etcd_watch_create *create)
 {
@@ -257,6 +262,15 @@ static const struct lk__pb_rule keep_alive_rules[] = {
 };
 const struct lk__pb_shape lk__etcd_keep_alive_shape =
 	SHAPE(lk__etcd_keep_alive_answer, keep_alive_rules);
+
+static const struct lk__pb_rule time_to_live_rules[] = {
+	HEADER(lk__etcd_time_to_live_answer),
+	RULE(lk__etcd_time_to_live_answer, 2, LK__PB_NUMBER, id),
+	RULE(lk__etcd_time_to_live_answer, 3, LK__PB_NUMBER, ttl_s),
+	RULE(lk__etcd_time_to_live_answer, 4, LK__PB_NUMBER, granted_s),
+};
+const struct lk__pb_shape lk__etcd_time_to_live_shape =
+	SHAPE(lk__etcd_time_to_live_answer, time_to_live_rules);
 
 static const struct lk__pb_rule event_rules[] = {
 	RULE(lk__etcd_event, 1, LK__PB_WORD, type),

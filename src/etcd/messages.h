@@ -149,6 +149,13 @@ struct lk__etcd_keep_alive_answer {
 	int64_t ttl_s; /* 0 = the lease is gone */
 };
 
+struct lk__etcd_time_to_live_answer {
+	struct lk__etcd_header header;
+	int64_t id;
+	int64_t ttl_s; /* left; below 0: the lease is gone */
+	int64_t granted_s;
+};
+
 /* ---- Watches -------------------------------------------------------------------------------- */
 
 struct lk__etcd_watch_create {
@@ -232,6 +239,7 @@ void lk__etcd_put_lease_grant(struct lk__pb_writer *writer,
                               const struct lk__etcd_lease_grant *grant);
 void lk__etcd_put_lease_revoke(struct lk__pb_writer *writer, int64_t id);
 void lk__etcd_put_keep_alive(struct lk__pb_writer *writer, int64_t id);
+void lk__etcd_put_time_to_live(struct lk__pb_writer *writer, int64_t id);
 void lk__etcd_put_watch_create(struct lk__pb_writer *writer,
                                const struct lk__etcd_watch_create *create);
 void lk__etcd_put_watch_cancel(struct lk__pb_writer *writer, int64_t watch_id);
@@ -245,7 +253,8 @@ void lk__etcd_put_member_list(struct lk__pb_writer *writer, bool linearizable);
 /* As lk__pb_read(), with the answer's structure in *out. */
 extern const struct lk__pb_shape lk__etcd_range_shape, lk__etcd_put_shape, lk__etcd_delete_shape,
 	lk__etcd_txn_shape, lk__etcd_lease_grant_shape, lk__etcd_lease_revoke_shape,
-	lk__etcd_keep_alive_shape, lk__etcd_watch_shape, lk__etcd_status_shape,
-	lk__etcd_authenticate_shape, lk__etcd_member_list_shape, lk__etcd_alarm_shape;
+	lk__etcd_keep_alive_shape, lk__etcd_time_to_live_shape, lk__etcd_watch_shape,
+	lk__etcd_status_shape, lk__etcd_authenticate_shape, lk__etcd_member_list_shape,
+	lk__etcd_alarm_shape;
 
 #endif

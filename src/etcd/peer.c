@@ -16,6 +16,7 @@ static const char *const paths[] = {
 	[LK__ETCD_CALL_TXN] = "/etcdserverpb.KV/Txn",
 	[LK__ETCD_CALL_GRANT] = "/etcdserverpb.Lease/LeaseGrant",
 	[LK__ETCD_CALL_REVOKE] = "/etcdserverpb.Lease/LeaseRevoke",
+	[LK__ETCD_CALL_TIME_TO_LIVE] = "/etcdserverpb.Lease/LeaseTimeToLive",
 	[LK__ETCD_CALL_KEEP_ALIVE] = "/etcdserverpb.Lease/LeaseKeepAlive",
 };
 

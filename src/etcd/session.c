@@ -26,12 +26,21 @@ bool lk__etcd_session_init(struct lk__etcd_session *session, const char *prefix,
 	return lk__table_init(&session->tickets);
 }
 
+void lk__etcd_free_job(struct lk__etcd_job *job)
+{
+	if (!job)
+		return;
+	free(job->text);
+	free(job->reply);
+	free(job);
+}
+
 static void drop(struct lk__etcd_job **jobs)
 {
 	while (*jobs) {
 		struct lk__etcd_job *job = *jobs;
 		*jobs = job->next;
-		free(job);
+		lk__etcd_free_job(job);
 	}
 }
 
@@ -79,6 +88,8 @@ void lk__etcd_session_fini(struct lk__etcd_session *session)
 		free(lease);
 	}
 	free(session->memo);
+	lk__etcd_free_job(session->taken);
+	lk__etcd_forget_said(session);
 }
 
 /* ---- Connections ---------------------------------------------------------------------------- */
@@ -120,6 +131,7 @@ void lk__etcd_session_down(struct lk__etcd_session *session)
 
 void lk__etcd_set_up_again(struct lk__etcd_session *session)
 {
+	lk__etcd_forget_said(session);
 	if (session->state != LK__ETCD_DOWN)
 		session->state = LK__ETCD_IDLE;
 }
@@ -214,6 +226,8 @@ void lk__etcd_session_outcome(struct lk__etcd_session *session, int64_t now_ns, 
 	*at = call->next;
 	if (call->purpose == LK__ETCD_FOR_JOB)
 		lk__etcd_job_outcome(session, now_ns, call, outcome);
+	else if (call->purpose == LK__ETCD_FOR_QUERY)
+		lk__etcd_query_outcome(session, call, outcome);
 	else if (call->purpose == LK__ETCD_FOR_POST)
 		posted(session, now_ns, outcome);
 	else if (call->purpose != LK__ETCD_FOR_NOTHING)
@@ -236,10 +250,15 @@ bool lk__etcd_session_request(struct lk__etcd_session *session, int64_t now_ns,
 	job->only_try = request->only_try;
 	job->fixed = request->ticket.fixed;
 	job->lease_ms = request->kind == LK__RENEW ? request->lease_ms : request->ticket.lease_ms;
-	memcpy(job->nonce, request->ticket.nonce, sizeof(job->nonce));
 	job->name_len = request->name_len;
 	if (job->name_len)
 		memcpy(job->name, request->name, job->name_len);
+	if (!lk__is_query(request->kind)) {
+		memcpy(job->nonce, request->ticket.nonce, sizeof(job->nonce));
+	} else if (!lk__etcd_keep_query(job, request)) {
+		lk__etcd_free_job(job);
+		return false;
+	}
 	*session->jobs_end = job;
 	session->jobs_end = &job->next;
 	lk__etcd_run(session, now_ns);
@@ -292,16 +311,25 @@ static void do_chores(struct lk__etcd_session *session, int64_t now_ns)
 		}
 		if (chore->is_done) {
 			*at = chore->next;
-			free(chore);
+			lk__etcd_free_job(chore);
 		} else {
 			at = &chore->next;
 		}
 	}
 }
 
+/* Does a job put something? */
+static bool needs_set_up(const struct lk__etcd_session *session)
+{
+	for (const struct lk__etcd_job *job = session->jobs; job; job = job->next)
+		if (!job->is_done && (!lk__is_query(job->kind) || job->kind == LK__INTRODUCE))
+			return true;
+	return false;
+}
+
 void lk__etcd_run(struct lk__etcd_session *session, int64_t now_ns)
 {
-	if (session->jobs || session->home)
+	if (session->home || needs_set_up(session))
 		set_up(session, now_ns);
 	for (struct lk__etcd_job *job = session->jobs; job; job = job->next)
 		if (!job->is_done && !job->is_calling && !job->wants_round)
@@ -341,11 +369,12 @@ bool lk__etcd_session_answer(struct lk__etcd_session *session, struct lk__answer
 	session->jobs = job->next;
 	if (!session->jobs)
 		session->jobs_end = &session->jobs;
+	lk__etcd_free_job(session->taken);
+	session->taken = job;
 	*answer = job->answer;
 	session->why = job->why;
 	if (answer->kind == LK__FAILED)
 		answer->text = session->why.text;
-	free(job);
 	return true;
 }
 

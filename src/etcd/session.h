@@ -11,9 +11,10 @@
  *   call    a request to etcd that has no answer yet
  *   lease   of all renewed tickets of one time to live, or of one ticket that is fixed or extended
  *   era     counts the connections: see lock.h
+ *   query   a job that is sent once, and reads: session_query.c
  *
- * With the first request, a connection gets its era and its mailbox, which is watched for as long
- * as the connection is up; then tickets are put. */
+ * With the first request that puts something, a connection gets its era and its mailbox, which is
+ * watched for as long as the connection is up; then tickets are put. */
 #ifndef LK__ETCD_SESSION_H
 #define LK__ETCD_SESSION_H
 
@@ -24,7 +25,6 @@
 #include "../base/text.h"
 #include "../core/table.h"
 
-#define LK__ETCD_FENCES 65536  /* of one ticket: from its revision times that on */
 #define LK__ETCD_TTL_MIN_S 2   /* of a member with the default election timeout */
 #define LK__ETCD_HOME_TTL_S 10 /* of the lease that has the era and the mailbox */
 
@@ -32,6 +32,7 @@ enum lk__etcd_method {
 	LK__ETCD_CALL_TXN,
 	LK__ETCD_CALL_GRANT,
 	LK__ETCD_CALL_REVOKE,
+	LK__ETCD_CALL_TIME_TO_LIVE,
 	LK__ETCD_CALL_KEEP_ALIVE, /* a stream of one message and one answer */
 };
 
@@ -62,6 +63,7 @@ struct lk__etcd_job;
 struct lk__etcd_call;
 struct lk__etcd_heard;
 struct lk__etcd_memo;
+struct lk__etcd_said;
 
 struct lk__etcd_lease {
 	struct lk__etcd_lease *next;
@@ -119,7 +121,9 @@ struct lk__etcd_session {
 	uint32_t last_call, last_watch;
 	struct lk__etcd_heard *heard, **heard_end; /* messages to the core */
 	struct lk__etcd_memo *memo;                /* a queue that has to be served, NULL = none */
-	struct lk__why why;                        /* of the answer that was taken last */
+	struct lk__etcd_said *said;                /* details that are under the home lease */
+	struct lk__etcd_job *taken;                /* whose answer was taken last, NULL = none */
+	struct lk__why why;                        /* of the same */
 };
 
 /* prefix and client are borrowed.  False when out of memory. */
@@ -153,6 +157,9 @@ int64_t lk__etcd_session_due_ns(const struct lk__etcd_session *session);
  * A call whose end is unknown ends the connection: it may be executed later, and only another era
  * excludes that. */
 bool lk__etcd_session_answer(struct lk__etcd_session *session, struct lk__answer *answer);
+/* Fill the structure of the query whose answer was taken last; NULL: its caller has returned.  It
+ * may make the answer a failure. */
+void lk__etcd_session_fill(struct lk__etcd_session *session, void *into, struct lk__answer *answer);
 bool lk__etcd_session_message(struct lk__etcd_session *session, struct lk__message *message);
 
 #endif

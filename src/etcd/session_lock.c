@@ -100,6 +100,12 @@ static void move(struct lk__etcd_session *session, struct lk__etcd_job *job,
 	ticket->is_moving = job->is_calling;
 }
 
+void lk__etcd_send_recipe(struct lk__etcd_session *session, struct lk__etcd_job *job,
+                          const struct lk__etcd_recipe *recipe)
+{
+	send(session, job, NULL, NULL, recipe);
+}
+
 static void ask(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_job *job)
 {
 	struct lk__etcd_own_ticket *ticket = lk__etcd_find(session, job->nonce);
@@ -212,7 +218,7 @@ static void serve(struct lk__etcd_session *session, struct lk__etcd_job *job)
 	const struct lk__answer nothing = {.kind = LK__LEFT};
 	struct lk__etcd_recipe recipe;
 
-	if (session->state != LK__ETCD_READY)
+	if (session->state != LK__ETCD_READY && job->kind != LK__BREAK)
 		return;
 	if (!memo)
 		lk__etcd_look(&recipe, &queue, "");
@@ -228,7 +234,6 @@ void lk__etcd_advance(struct lk__etcd_session *session, int64_t now_ns, struct l
 {
 	static const struct lk__answer memory = {.kind = LK__MEMORY,
 	                                         .epoch = {.len = 1, .text = "1"}};
-	static const struct lk__answer done = {.kind = LK__DONE};
 	static const struct lk__etcd_outcome unsupported = {.err = LK_EUNSUPPORTED,
 	                                                    .text = "not supported on etcd"};
 
@@ -259,13 +264,14 @@ void lk__etcd_advance(struct lk__etcd_session *session, int64_t now_ns, struct l
 	case LK__EPOCH:
 		lk__etcd_done(job, &memory); /* etcd forgets nothing */
 		break;
-	case LK__INTRODUCE:
-	case LK__FORGET:
-	case LK__PING:
-		lk__etcd_done(job, &done);
+	case LK__BREAK:
+		if (job->is_serving)
+			serve(session, job);
+		else
+			lk__etcd_query(session, job);
 		break;
 	default:
-		lk__etcd_refuse(job, &unsupported);
+		lk__etcd_query(session, job);
 		break;
 	}
 }
@@ -441,6 +447,8 @@ void lk__etcd_job_outcome(struct lk__etcd_session *session, int64_t now_ns,
 	else if (!lk__etcd_see(&call->plan, &queue, job->nonce, outcome->message, outcome->len,
 	                       &seen))
 		lk__etcd_refuse(job, &lk__etcd_malformed);
+	else if (call->plan.task == LK__ETCD_BREAK)
+		lk__etcd_broke(session, job, &seen);
 	else if (call->plan.task == LK__ETCD_MOVE)
 		moved(session, ticket, call->lease, &seen);
 	else if (job->kind == LK__ASK)

@@ -5,8 +5,6 @@
 
 #include "session.h"
 
-/* etcd has no clock: later than all that a client compares with it. */
-#define LK__ETCD_LATE_US (INT64_MAX / 4)
 #define LK__ETCD_NEVER INT64_MAX
 #define LK__ETCD_MAILBOX_WATCH 1
 #define LK__ETCD_CHORE_NS INT64_C(1000000000) /* after a refusal */
@@ -24,6 +22,15 @@ struct lk__etcd_job {
 	bool was_read;    /* and a read has shown whether the ticket is there */
 	int64_t retry_ns; /* of a chore that was refused: not before */
 	int64_t lease_ms;
+	/* Of a query: */
+	uint8_t noun;    /* lk_kind */
+	bool is_serving; /* LK__BREAK: without a subject */
+	bool is_mute;    /* the same: the holder cannot be notified */
+	size_t holders, waiters;
+	char *text;  /* LK__SHOW: the nonce; LK__INTRODUCE: the details; else the subject */
+	char *reply; /* etcd's answer; LK__BREAK: which ticket is the first */
+	size_t reply_len;
+	int64_t left_ms;          /* LK__SHOW: of the holder's lease */
 	struct lk__answer answer; /* when done; its text is in why */
 	struct lk__why why;
 	char nonce[LK__NONCE_SIZE];
@@ -34,6 +41,7 @@ struct lk__etcd_job {
 /* What a call is for. */
 enum lk__etcd_purpose {
 	LK__ETCD_FOR_JOB,
+	LK__ETCD_FOR_QUERY,
 	LK__ETCD_FOR_POST,
 	LK__ETCD_FOR_GRANT,
 	LK__ETCD_FOR_KEEP_ALIVE,
@@ -90,6 +98,7 @@ void lk__etcd_refuse(struct lk__etcd_job *job, const struct lk__etcd_outcome *ou
 /* The same for all jobs that wait for a lease or for the set-up. */
 void lk__etcd_refuse_all(struct lk__etcd_session *session, const struct lk__etcd_outcome *outcome);
 extern const struct lk__etcd_outcome lk__etcd_no_memory, lk__etcd_malformed;
+void lk__etcd_free_job(struct lk__etcd_job *job);
 /* The era and the mailbox must be put anew. */
 void lk__etcd_set_up_again(struct lk__etcd_session *session);
 
@@ -136,7 +145,22 @@ int64_t lk__etcd_lease_due_ns(const struct lk__etcd_session *session);
 /* Answer the job when a round has renewed its ticket's lease. */
 void lk__etcd_renew(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_job *job);
 
+/* session_query.c */
+/* Copy what the query needs.  False when out of memory. */
+bool lk__etcd_keep_query(struct lk__etcd_job *job, const struct lk__request *request);
+void lk__etcd_query(struct lk__etcd_session *session, struct lk__etcd_job *job);
+void lk__etcd_query_outcome(struct lk__etcd_session *session, struct lk__etcd_call *call,
+                            const struct lk__etcd_outcome *outcome);
+/* A transaction of lk__etcd_break_hold() was answered. */
+void lk__etcd_broke(struct lk__etcd_session *session, struct lk__etcd_job *job,
+                    const struct lk__etcd_seen *seen);
+/* The details have to be put anew. */
+void lk__etcd_forget_said(struct lk__etcd_session *session);
+
 /* session_lock.c */
+/* Send a transaction for a job without a ticket of its own. */
+void lk__etcd_send_recipe(struct lk__etcd_session *session, struct lk__etcd_job *job,
+                          const struct lk__etcd_recipe *recipe);
 void lk__etcd_advance(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_job *job);
 void lk__etcd_job_outcome(struct lk__etcd_session *session, int64_t now_ns,
                           struct lk__etcd_call *call, const struct lk__etcd_outcome *outcome);

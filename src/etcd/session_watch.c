@@ -103,7 +103,7 @@ static void read_letter(struct lk__etcd_session *session, struct lk__bytes text)
 	ticket = lk__etcd_find(session, letter.nonce);
 	if (ticket && letter.kind == LK__LETTER_GRANT) {
 		grant(session, ticket, &letter);
-	} else if (ticket) {
+	} else if (ticket && ticket->created == letter.created) {
 		memcpy(broken.nonce, letter.nonce, sizeof(broken.nonce));
 		lk__etcd_hear(session, &broken);
 	}

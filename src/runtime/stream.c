@@ -12,7 +12,7 @@ int64_t lk__stream_due_ns(const struct lk__link *link)
 }
 
 static void deliver(struct lk__link *link, struct lk__connection *connection,
-                    const struct lk__answer *answer)
+                    struct lk__answer *answer)
 {
 	struct lk__pending *pending = lk__connection_take_sent(connection);
 	struct lk__why why;
@@ -22,6 +22,8 @@ static void deliver(struct lk__link *link, struct lk__connection *connection,
 		lk__link_broken(link, connection, &why);
 		return;
 	}
+	if (connection->ops->fill)
+		connection->ops->fill(connection->peer, lk__core_into(pending), answer);
 	lk__core_answer(&link->client->core, lk__now_ns(), pending, answer);
 }
 

@@ -12,6 +12,7 @@ static const struct lk__pb_shape *const shapes[] = {
 	&lk__etcd_txn_shape,          &lk__etcd_lease_grant_shape, &lk__etcd_lease_revoke_shape,
 	&lk__etcd_keep_alive_shape,   &lk__etcd_watch_shape,       &lk__etcd_status_shape,
 	&lk__etcd_authenticate_shape, &lk__etcd_member_list_shape, &lk__etcd_alarm_shape,
+	&lk__etcd_time_to_live_shape,
 };
 
 static const char *begin, *end;

@@ -20,6 +20,7 @@ static const char *const paths[] = {
 	[LK__ETCD_CALL_TXN] = "/etcdserverpb.KV/Txn",
 	[LK__ETCD_CALL_GRANT] = "/etcdserverpb.Lease/LeaseGrant",
 	[LK__ETCD_CALL_REVOKE] = "/etcdserverpb.Lease/LeaseRevoke",
+	[LK__ETCD_CALL_TIME_TO_LIVE] = "/etcdserverpb.Lease/LeaseTimeToLive",
 	[LK__ETCD_CALL_KEEP_ALIVE] = "/etcdserverpb.Lease/LeaseKeepAlive",
 };
 
@@ -425,6 +426,7 @@ static bool receive(struct ve_client *client)
 		ck_assert_int_gt(client->sent_count, 0);
 		memmove(&client->sent[0], &client->sent[1],
 		        sizeof(pending) * (size_t)--client->sent_count);
+		lk__etcd_session_fill(&client->session, lk__core_into(pending), &answer);
 		lk__core_answer(&client->core, ve.now_ns, pending, &answer);
 		check();
 		received = true;
