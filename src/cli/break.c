@@ -28,12 +28,24 @@ static void print_holders(const struct look *look, const char *name)
 		say("  more: latchkey show");
 }
 
-static int report_result(const struct options *options, const char *name, lk_kind kind, lk_err err)
+/* Is the holder another program, as on etcd with etcdctl?  Ids of this library's holds have two
+ * parts. */
+static bool is_foreign(lk_lock *lock)
+{
+	lk_lock_status status;
+
+	return lk_lock_query(lock, &status) == LK_OK && status.held &&
+	       !strchr(status.holder.id, ':');
+}
+
+static int report_result(const struct options *options, const char *name, lk_kind kind, lk_err err,
+                         bool foreign)
 {
 	if (err == LK_OK) {
 		if (!options->quiet)
-			say("%s\"%s\" was broken; the former holder may still be working",
-			    kind == LK_KIND_SEMAPHORE ? "a hold on " : "", name);
+			say("%s\"%s\" was broken; the former holder%s may still be working",
+			    kind == LK_KIND_SEMAPHORE ? "a hold on " : "", name,
+			    foreign ? ", which is not Latchkey and is not notified," : "");
 		return 0;
 	}
 	if (err == LK_EABSENT || err == LK_EMISMATCH) {
@@ -51,10 +63,11 @@ static int break_lock(const struct options *options, const char *name, lk_client
 {
 	lk_lock *lock;
 	lk_err err = lk_lock_open(client, options->name, 0, NULL, &lock);
+	bool foreign = err == LK_OK && is_foreign(lock);
 
 	if (err == LK_OK)
 		err = lk_lock_break(lock, options->if_holder);
-	return report_result(options, name, LK_KIND_LOCK, err);
+	return report_result(options, name, LK_KIND_LOCK, err, foreign);
 }
 
 static int break_semaphore(const struct options *options, const char *name, lk_client *client)
@@ -72,7 +85,7 @@ static int break_semaphore(const struct options *options, const char *name, lk_c
 		print_holders(&look, name);
 		status = STATUS_OTHERWISE;
 	} else {
-		status = report_result(options, name, LK_KIND_SEMAPHORE, err);
+		status = report_result(options, name, LK_KIND_SEMAPHORE, err, false);
 	}
 	look_fini(&look);
 	return status;
