@@ -117,8 +117,9 @@ test-valkey test-redis8: | needs
 ETCD_VERSIONS := 3.5.35 3.6.16
 test-etcd: | needs
 	$(Q)for version in $(ETCD_VERSIONS); do tools/etcd $$version build/deps/etcd-$$version || exit; done
+	$(Q)tools/mutex build/deps/mutex
 	$(Q)for version in $(ETCD_VERSIONS); do \
-		LATCHKEY_ETCD=$(CURDIR)/build/deps/etcd-$$version \
+		LATCHKEY_ETCD=$(CURDIR)/build/deps/etcd-$$version LATCHKEY_MUTEX=$(CURDIR)/build/deps/mutex/mutex \
 			$(MAKE) --no-print-directory test T="$(or $(T),$(ETCD_TESTS))" || failed=1; \
 	done; [ ! "$$failed" ]
 

@@ -24,8 +24,7 @@
 #define START_MS 60000 /* on a loaded machine */
 #define START_TRIES 3
 
-/* The one in LATCHKEY_ETCD, or that of tools/etcd, or an installed one. */
-static const char *program(const char *name)
+const char *etcd_program(const char *name)
 {
 	static char path[1000];
 	const char *dir = getenv("LATCHKEY_ETCD");
@@ -125,7 +124,7 @@ static void run(const struct etcd_servers *servers, int node)
 		argv[count++] = servers->args[i];
 	argv[count] = NULL;
 	memcpy(&exec_argv, &(const char **){argv}, sizeof(exec_argv));
-	execvp(program("etcd"), exec_argv);
+	execvp(etcd_program("etcd"), exec_argv);
 }
 
 static void start_node(struct etcd_servers *servers, int node)
@@ -244,9 +243,9 @@ const char *etcd_ctl(const struct etcd_servers *servers, const char *fmt, ...)
 	size_t len;
 	FILE *pipe;
 	int used = snprintf(command, sizeof(command),
-	                    "ETCDCTL_API=3 %s --dial-timeout=10s --command-timeout=30s "
+	                    "%s --dial-timeout=10s --command-timeout=30s "
 	                    "--endpoints=http://127.0.0.1:%d ",
-	                    program("etcdctl"), servers->nodes[0].port);
+	                    etcd_program("etcdctl"), servers->nodes[0].port);
 
 	va_start(args, fmt);
 	vsnprintf(command + used, sizeof(command) - (size_t)used, fmt, args);

@@ -44,6 +44,8 @@ void etcd_restart(struct etcd_servers *servers, int node);
 const char *etcd_url(const struct etcd_servers *servers, const char *userinfo, const char *options);
 /* Does the node answer, and has it a leader? */
 bool etcd_is_healthy(const struct etcd_servers *servers, int node);
+/* etcd or etcdctl: in LATCHKEY_ETCD, or that of tools/etcd, or an installed one; static memory. */
+const char *etcd_program(const char *name);
 /* Run etcdctl at the first node; its output, static memory.  Fails the test if it fails. */
 const char *etcd_ctl(const struct etcd_servers *servers, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
