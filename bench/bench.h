@@ -51,6 +51,10 @@ struct performance {
 	double client_by_round[ROUNDS_MAX];
 };
 
+struct reading {
+	int64_t requests, cpu_ns;
+};
+
 struct contest {
 	const char *id;   /* "pair/threads/8": case, variant, size */
 	const char *what; /* one line for the reader */
@@ -62,6 +66,9 @@ struct contest {
 	/* Find the servers whose CPU time and requests count for the contestant of that index, and
 	 * return how many; 0 = the contest's own.  NULL = that for all. */
 	int (*servers)(int contestant, const struct test_server *all[SERVERS_MAX]);
+	/* If not NULL, the contest has no server of its own: the requests to others until now, and
+	 * their CPU time. */
+	struct reading (*read)(int contestant);
 };
 
 struct result {
@@ -121,6 +128,7 @@ extern const struct bench_case case_tls;       /* acquire+release by TLS */
 extern const struct bench_case case_replicas;  /* acquire+release that replicas confirm */
 extern const struct bench_case case_cluster;   /* the same in a Cluster, alone and contended */
 extern const struct bench_case case_quorum;    /* a lock on three and five servers */
+extern const struct bench_case case_etcd;      /* a lock in etcd, beside Go's Mutex */
 extern const struct bench_case case_threads;   /* N threads, N names, one client */
 extern const struct bench_case case_contended; /* P processes, one name */
 extern const struct bench_case case_local;     /* threads of one process, one name */

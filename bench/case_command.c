@@ -1,79 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * The command: what it costs to run a job under a lock, against flock(1) and redis-cli(1). */
-#include "bench.h"
 #include "harness/command.h"
 #include "harness/local_folder.h"
 #include "harness/process.h"
+#include "job.h"
 
 #include <latchkey.h>
 
-#include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-extern char **environ;
-
-/* A command line, with copies of its words. */
-struct job {
-	char *words[8];
-	posix_spawn_file_actions_t files;
-};
-
-static void job_run(void *arg)
-{
-	const struct job *job = arg;
-	int status;
-	pid_t pid;
-
-	if (posix_spawnp(&pid, job->words[0], &job->files, NULL, job->words, environ))
-		bench_fail("cannot run %s", job->words[0]);
-	if (waitpid(pid, &status, 0) != pid || status)
-		bench_fail("%s ended with wait status %#x", job->words[0], (unsigned)status);
-}
-
-static struct job *job_make(const char *const *words)
-{
-	struct job *job = calloc(1, sizeof(*job));
-
-	if (!job || posix_spawn_file_actions_init(&job->files) ||
-	    posix_spawn_file_actions_addopen(&job->files, 1, "/dev/null", O_WRONLY, 0))
-		bench_fail("out of memory");
-	for (int i = 0; words[i]; i++)
-		if (!(job->words[i] = strdup(words[i])))
-			bench_fail("out of memory");
-	job_run(job);
-	return job;
-}
-#define JOB(...) job_make((const char *const[]){__VA_ARGS__, NULL})
-
-static int64_t us_ns(const struct timeval *time)
-{
-	return ((int64_t)time->tv_sec * 1000000 + time->tv_usec) * 1000;
-}
-
-static int64_t job_cpu_ns(void *arg)
-{
-	struct rusage usage;
-
-	(void)arg;
-	getrusage(RUSAGE_CHILDREN, &usage);
-	return bench_cpu_ns(0) + us_ns(&usage.ru_utime) + us_ns(&usage.ru_stime);
-}
-
-static void job_close(void *arg)
-{
-	struct job *job = arg;
-
-	for (int i = 0; job->words[i]; i++)
-		free(job->words[i]);
-	posix_spawn_file_actions_destroy(&job->files);
-	free(job);
-}
 
 static void *open_lock(const struct stage *stage)
 {
@@ -113,16 +47,6 @@ static void *open_ping(const struct stage *stage)
 
 	snprintf(port, sizeof(port), "%d", stage->server->port);
 	return JOB("redis-cli", "-p", port, "PING");
-}
-
-/* How much longer a run of a takes than a run of b. */
-static struct spread longer_ms(const struct result *result, int a, int b)
-{
-	double difference[ROUNDS_MAX];
-
-	for (int i = 0; i < result->rounds; i++)
-		difference[i] = 1000 / result->of[a].by_round[i] - 1000 / result->of[b].by_round[i];
-	return spread_of(difference, result->rounds);
 }
 
 static void run(struct bench *bench)

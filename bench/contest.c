@@ -22,6 +22,8 @@ struct turn {
 struct entrant {
 	const struct contestant *contestant;
 	void *self;
+	int index;
+	struct reading (*read)(int contestant); /* NULL = of the servers */
 	const struct test_server *servers[SERVERS_MAX];
 	int server_count;
 	int64_t ops, requests; /* of all rounds */
@@ -120,6 +122,10 @@ static int64_t client_cpu(const struct entrant *entrant)
 static void find_servers(struct entrant *entrant, const struct contest *contest, int index,
                          const struct test_server *own)
 {
+	entrant->index = index;
+	entrant->read = contest->read;
+	if (contest->read)
+		return;
 	if (contest->servers)
 		entrant->server_count = contest->servers(index, entrant->servers);
 	if (entrant->server_count)
@@ -154,18 +160,26 @@ static int64_t servers_cpu(const struct entrant *entrant)
 static struct turn try_turn(const struct entrant *entrant, int64_t turn_ns)
 {
 	struct requests requests[SERVERS_MAX], requests_end;
-	int64_t server_ns, client_ns, start_ns, end_ns;
+	struct reading before = {0}, after = {0};
+	int64_t client_ns, start_ns, end_ns;
 	struct turn turn = {0};
 
 	for (int i = 0; i < entrant->server_count; i++)
 		requests[i] = requests_of(entrant->servers[i]);
-	server_ns = servers_cpu(entrant);
+	if (entrant->read)
+		before = entrant->read(entrant->index);
+	else
+		before.cpu_ns = servers_cpu(entrant);
 	client_ns = client_cpu(entrant);
 	start_ns = bench_now_ns();
 	turn.ops = work(entrant, start_ns + turn_ns);
 	end_ns = bench_now_ns();
 	client_ns = client_cpu(entrant) - client_ns;
-	server_ns = servers_cpu(entrant) - server_ns;
+	if (entrant->read)
+		after = entrant->read(entrant->index);
+	else
+		after.cpu_ns = servers_cpu(entrant);
+	turn.requests = after.requests - before.requests;
 	for (int i = 0; i < entrant->server_count; i++) {
 		requests_end = requests_of(entrant->servers[i]);
 		turn.requests += requests_between(&requests[i], &requests_end);
@@ -173,7 +187,7 @@ static struct turn try_turn(const struct entrant *entrant, int64_t turn_ns)
 	if (turn.ops <= 0)
 		return turn;
 	turn.rate = (double)turn.ops * 1e9 / (double)(end_ns - start_ns);
-	turn.server_us = (double)server_ns / 1e3 / (double)turn.ops;
+	turn.server_us = (double)(after.cpu_ns - before.cpu_ns) / 1e3 / (double)turn.ops;
 	turn.client_us = (double)client_ns / 1e3 / (double)turn.ops;
 	return turn;
 }
@@ -269,7 +283,8 @@ void bench_contest(struct bench *bench, const struct contest *contest, struct re
 		bench_fail("%s: too many rounds, or no memory", contest->id);
 	if (own)
 		tell_own(bench, contest);
-	bench_server(bench, &server, contest->server_args);
+	if (!contest->read)
+		bench_server(bench, &server, contest->server_args);
 	for (; count < CONTESTANTS_MAX && contest->contestants[count]; count++) {
 		entrants[count].contestant = contest->contestants[count];
 		entrants[count].self = contest->contestants[count]->open(&stage);
@@ -280,7 +295,8 @@ void bench_contest(struct bench *bench, const struct contest *contest, struct re
 		one_round(entrants, count, turn_ms * MS, round);
 	for (int i = count - 1; i >= 0; i--)
 		entrants[i].contestant->close(entrants[i].self);
-	server_stop(&server);
+	if (!contest->read)
+		server_stop(&server);
 	memset(result, 0, sizeof(*result));
 	result->rounds = rounds;
 	result->count = count;

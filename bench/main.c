@@ -6,6 +6,7 @@
  * Exit status: 0 also when a goal is missed, 1 if a measurement failed, 2 for an unknown option. */
 #include "run.h"
 
+#include "built_with.h"
 #include "harness/process.h"
 #include "harness/test.h"
 
@@ -26,6 +27,9 @@
 
 static const struct bench_case *const cases[] = {
 	&case_pair,    &case_tls,       &case_replicas, &case_cluster,   &case_quorum,
+#if LK__ETCD
+	&case_etcd,
+#endif
 	&case_threads, &case_contended, &case_local,    &case_semaphore, &case_latch,
 	&case_held,    &case_counters,  &case_command,
 };

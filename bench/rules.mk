@@ -3,16 +3,20 @@
 
 BENCH := $(BUILD)/bench/run
 BENCH_SOURCES := $(sort $(wildcard bench/*.c))
+ifeq ($(ETCD),no)
+BENCH_SOURCES := $(filter-out bench/case_etcd.c,$(BENCH_SOURCES))
+endif
 BENCH_OBJECTS := $(BENCH_SOURCES:%.c=$(BUILD)/%.o)
 JANSSON_CFLAGS := $$(pkg-config --cflags jansson)
 JANSSON_LIBS := $$(pkg-config --libs jansson)
 $(call settings,ROUNDS TURN JSON)
 
 ## bench   speed, compared with controls: T="pair threads" (all cases), ROUNDS=17, TURN=100 ms each;
-##         JSON=FILE
+##         JSON=FILE; T=etcd: data in TMPDIR, LATCHKEY_ETCD=DIR another etcd
 ## bench-picture  draw docs/performance.svg from the figures in docs/figures
 .PHONY: bench bench-program bench-picture
 bench: $(BENCH) $(COMMAND)
+	@case " $(T) " in *" etcd "*) tools/mutex build/deps/mutex || true ;; esac
 	@LK_COMMIT="$(COMMIT)" LK_BUILD="$(abspath $(BUILD))" $(BENCH) T="$(T)" ROUNDS="$(ROUNDS)" \
 		TURN="$(TURN)" JSON="$(JSON)"
 bench-program: $(BENCH)

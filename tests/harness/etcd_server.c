@@ -37,30 +37,56 @@ const char *etcd_program(const char *name)
 	return access(path, X_OK) ? name : path;
 }
 
-/* GET /health of the port that is plain also with TLS. */
-bool etcd_is_healthy(const struct etcd_servers *servers, int node)
+/* GET the path of the port that is plain also with TLS; false if the reply does not fit. */
+static bool get(const struct etcd_servers *servers, int node, const char *path, char *reply,
+                size_t size)
 {
-	static const char request[] = "GET /health HTTP/1.0\r\n\r\n";
 	struct sockaddr_in address = {.sin_family = AF_INET};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	char reply[2000];
+	char request[80];
+	int request_len = snprintf(request, sizeof(request), "GET %s HTTP/1.0\r\n\r\n", path);
 	size_t len = 0;
 	ssize_t got = 1;
 
 	address.sin_port = htons((unsigned short)servers->nodes[node].health_port);
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	if (!connect(fd, (struct sockaddr *)&address, sizeof(address)) &&
-	    send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) > 0)
-		while (got > 0 && len < sizeof(reply) - 1) {
+	    send(fd, request, (size_t)request_len, MSG_NOSIGNAL) > 0)
+		while (got > 0 && len < size - 1) {
 			struct pollfd ready = {fd, POLLIN, 0};
-			got = poll(&ready, 1, 3000) == 1
-			              ? recv(fd, reply + len, sizeof(reply) - 1 - len, 0)
-			              : 0;
+			got = poll(&ready, 1, 3000) == 1 ? recv(fd, reply + len, size - 1 - len, 0)
+			                                 : 0;
 			len += got > 0 ? (size_t)got : 0;
 		}
 	close(fd);
 	reply[len] = '\0';
-	return strstr(reply, "\"health\":\"true\"") != NULL;
+	return len < size - 1;
+}
+
+bool etcd_is_healthy(const struct etcd_servers *servers, int node)
+{
+	char reply[2000];
+
+	return get(servers, node, "/health", reply, sizeof(reply)) &&
+	       strstr(reply, "\"health\":\"true\"");
+}
+
+double etcd_metric(const struct etcd_servers *servers, int node, const char *name,
+                   const char *contains)
+{
+	static char reply[1000000];
+	size_t name_len = strlen(name);
+	double sum = 0;
+	char *rest = reply, *line;
+
+	ck_assert(get(servers, node, "/metrics", reply, sizeof(reply)));
+	while ((line = strsep(&rest, "\n"))) {
+		const char *value = strrchr(line, ' ');
+
+		if (!strncmp(line, name, name_len) && strstr(line, contains) && value)
+			sum += strtod(value, NULL);
+	}
+	return sum;
 }
 
 static void run(const struct etcd_servers *servers, int node)
@@ -69,31 +95,19 @@ static void run(const struct etcd_servers *servers, int node)
 	const char *scheme = servers->tls ? "https" : "http";
 	char name[10], dir[120], client[60], peer[60], health[60], cluster[300], files[3][200];
 	const char *argv[ETCD_ARGS_MAX + 50] = {
-		"etcd",
-		"--name",
-		name,
-		"--data-dir",
-		dir,
-		"--listen-client-urls",
-		client,
-		"--advertise-client-urls",
-		client,
-		"--listen-peer-urls",
-		peer,
-		"--initial-advertise-peer-urls",
-		peer,
-		"--initial-cluster",
-		cluster,
-		"--listen-metrics-urls",
-		health,
-		"--logger",
-		"zap",
-		"--log-level",
+		"etcd",  "--name",
+		name,    "--data-dir",
+		dir,     "--listen-client-urls",
+		client,  "--advertise-client-urls",
+		client,  "--listen-peer-urls",
+		peer,    "--initial-advertise-peer-urls",
+		peer,    "--initial-cluster",
+		cluster, "--listen-metrics-urls",
+		health,  "--logger",
+		"zap",   "--log-level",
 		"error",
-		/* A loaded disk would end leaders; no test cuts the power. */
-		"--unsafe-no-fsync",
 	};
-	int count = 22, len = 0;
+	int count = 21, len = 0;
 	char *const *exec_argv;
 
 	snprintf(name, sizeof(name), "n%d", node);
@@ -120,6 +134,9 @@ static void run(const struct etcd_servers *servers, int node)
 		if (servers->client_certificates)
 			argv[count++] = "--client-cert-auth";
 	}
+	/* A loaded disk would end leaders; no test cuts the power. */
+	if (!servers->syncs)
+		argv[count++] = "--unsafe-no-fsync";
 	for (int i = 0; servers->args[i]; i++)
 		argv[count++] = servers->args[i];
 	argv[count] = NULL;

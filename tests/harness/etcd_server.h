@@ -23,13 +23,14 @@ struct etcd_servers {
 	char dir[80];
 	const char *tls;                 /* the folder of certificates, NULL = plain */
 	bool client_certificates;        /* are demanded */
+	bool syncs;                      /* waits for the disk, as a real one does */
 	const char *args[ETCD_ARGS_MAX]; /* more, NULL-ended */
 	/* Called before the nodes start, in the folders n0, n1... of dir; NULL = nothing. */
 	void (*prepare)(struct etcd_servers *servers);
 	int first_group; /* of node n is this plus n, so that packets can be told apart; 0 = own */
 };
 
-/* Start the nodes, each of which then has a leader.  The members for TLS, args, prepare and
+/* Start the nodes, each of which then has a leader.  The members for TLS, syncs, args, prepare and
  * first_group are set; the others are filled in.  Certificates: "server" of the CA "ca", as
  * certificate_make_usual() makes them.  Fails the test on an error. */
 void etcd_start(struct etcd_servers *servers, int count);
@@ -44,6 +45,9 @@ void etcd_restart(struct etcd_servers *servers, int node);
 const char *etcd_url(const struct etcd_servers *servers, const char *userinfo, const char *options);
 /* Does the node answer, and has it a leader? */
 bool etcd_is_healthy(const struct etcd_servers *servers, int node);
+/* The sum of a node's metrics whose line begins with that name and contains that text. */
+double etcd_metric(const struct etcd_servers *servers, int node, const char *name,
+                   const char *contains);
 /* etcd or etcdctl: in LATCHKEY_ETCD, or that of tools/etcd, or an installed one; static memory. */
 const char *etcd_program(const char *name);
 /* Run etcdctl at the first node; its output, static memory.  Fails the test if it fails. */
