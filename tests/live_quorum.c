@@ -168,7 +168,8 @@ TEST(quorum_is_made_once_and_of_all_servers)
 	quorum_setup_start(&setup, NULL);
 	server_kill(&servers[1]);
 	EXPECT(lk_quorum_begin(setup.url, NULL, 0), LK_ECONN);
-	ck_assert_msg(is_named(&servers[1]), "%s", lk_errmsg());
+	ck_assert_msg(is_named(&servers[1]) && !is_named(&servers[0]), "%s", lk_errmsg());
+	ck_assert_msg(strstr(lk_errmsg(), "a new quorum needs all 3 servers: "), "%s", lk_errmsg());
 	ck_assert_int_eq(lk_quorum_begin(setup.servers[0].url, NULL, 0), LK_EINVALID);
 	ck_assert_int_eq(lk_quorum_begin(setup.url, NULL, LK_LEASE_MIN_MS - 1), LK_EINVALID);
 	server_restart(&servers[1]);

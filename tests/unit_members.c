@@ -331,6 +331,27 @@ TEST(new_quorum_is_not_young)
 	vq_end();
 }
 
+/* The others cannot vote before that, which is no reason. */
+TEST(new_quorum_without_a_server_names_only_that)
+{
+	struct lk__quorum *quorum;
+	struct lk__why why;
+
+	vq_start_unmarked(3, 1);
+	quorum = vq.client[0].core.quorum;
+	quorum->begins_ms = 5000;
+	vq_join(0, 0);
+	vq_join(0, 2);
+	vq_settle();
+	ck_assert_int_eq(lk__quorum_explain(&vq.client[0].core, &why), LK_ECONN);
+	ck_assert_str_eq(why.text, "a new quorum needs all 3 servers: server 2: not connected yet");
+	vq_join(0, 1);
+	vq_settle();
+	ck_assert_int_eq(lk__quorum_votes(&vq.client[0].core), 3);
+	ck_assert_int_eq(lk__quorum_explain(&vq.client[0].core, &why), LK_OK);
+	vq_end();
+}
+
 /* The other servers may have granted what this one has forgotten. */
 TEST(new_quorum_takes_no_server_of_another_one)
 {

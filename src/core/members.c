@@ -387,6 +387,12 @@ static unsigned rank_of(const struct reason *reason)
 	return reason->is_result ? 3 : reason->why.err == LK_ETIMEDOUT ? 2 : 1;
 }
 
+/* A new quorum needs all servers, young or not, and has no set yet. */
+static bool hinders(const struct lk__core *core, const struct reason *reason)
+{
+	return !core->quorum->begins_ms || rank_of(reason) < 2;
+}
+
 /* The reasons of all servers that do not vote, in the order of their ranks.  Returns how many. */
 static unsigned explain_all(const struct lk__core *core, struct reason reasons[LK__SERVERS_MAX])
 {
@@ -395,7 +401,7 @@ static unsigned explain_all(const struct lk__core *core, struct reason reasons[L
 
 	for (unsigned i = 0; i < core->link_count; i++) {
 		unsigned at = count;
-		if (!explain(core, core->links[i], &reason))
+		if (!explain(core, core->links[i], &reason) || !hinders(core, &reason))
 			continue;
 		for (; at > 0 && rank_of(&reasons[at - 1]) > rank_of(&reason); at--)
 			reasons[at] = reasons[at - 1];
@@ -411,10 +417,14 @@ lk_err lk__quorum_explain(const struct lk__core *core, struct lk__why *why)
 	struct reason reasons[LK__SERVERS_MAX] = {{NULL}};
 	unsigned count = explain_all(core, reasons);
 
-	if (quorum->servers - count >= quorum->majority)
+	if (!count || (!quorum->begins_ms && quorum->servers - count >= quorum->majority))
 		return LK_OK;
-	lk__why_set(why, reasons[0].why.err, "%u of %u servers vote, %u are needed",
-	            quorum->servers - count, quorum->servers, quorum->majority);
+	if (quorum->begins_ms)
+		lk__why_set(why, reasons[0].why.err, "a new quorum needs all %u servers",
+		            quorum->servers);
+	else
+		lk__why_set(why, reasons[0].why.err, "%u of %u servers vote, %u are needed",
+		            quorum->servers - count, quorum->servers, quorum->majority);
 	append_all(why, reasons, count);
 	return why->err;
 }
