@@ -289,6 +289,8 @@ void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__op *op)
 			err = unasked(core, op);
 	} else {
 		remove_from(&op->ticket->leavers, op);
+		if (op->ticket->legs)
+			lk__quorum_touch(core, op->ticket); /* it may have waited for this call */
 	}
 	lk__complete(core, op, err, text[0] ? text : text_of(op, err));
 }

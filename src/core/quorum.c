@@ -417,6 +417,8 @@ static void decide_end(struct lk__core *core, struct lk__ticket *ticket)
 
 	if (legs->is_leaving || (!confirmed && !lk__legs_exclude(legs, legs->unleft)))
 		return;
+	if (confirmed && !lost && ticket->leavers && lk__legs_may_be_lost(ticket))
+		return;
 	if (confirmed && lost)
 		lk__count_loss(&core->counters, LK_LOST_TAKEN);
 	while (ticket->leavers) {

@@ -40,7 +40,8 @@ struct lk__legs {
 	uint8_t servers, majority;
 	/* A bit for each server: */
 	uint8_t held;       /* the leg was valid when the ticket began to leave */
-	uint8_t missing;    /* of these: the server did not have it */
+	uint8_t missing;    /* of these: the server did not have it, */
+	uint8_t stood;      /* or had it still */
 	uint8_t left;       /* the leave is confirmed, or not necessary */
 	uint8_t unleft;     /* the leave was refused for good */
 	uint8_t extended;   /* the extension of the first extender: confirmed, */
@@ -119,6 +120,8 @@ uint64_t lk__legs_committed_fence(const struct lk__legs *legs, int64_t now_ns);
 uint64_t lk__legs_fence_to_commit(const struct lk__legs *legs, int64_t now_ns);
 /* Was the released hold lost before its release? */
 bool lk__legs_were_lost(const struct lk__ticket *ticket);
+/* ... and may a server that has not answered yet show it? */
+bool lk__legs_may_be_lost(const struct lk__ticket *ticket);
 /* quorum_leg.c: what one server answered, or does not answer any more */
 bool lk__leg_may_ask(const struct lk__core *core, const struct lk__ticket *leg);
 /* Before an answer to the leg changes it. */

@@ -324,6 +324,8 @@ void lk__leg_left(struct lk__core *core, struct lk__ticket *leg, const struct lk
 		legs->unleft |= bit_of(leg);
 	else
 		legs->left |= bit_of(leg);
+	if (answer->kind == LK__LEFT && answer->mine)
+		legs->stood |= legs->held & bit_of(leg);
 	if (answer->kind == LK__LEFT && !answer->mine && leg->leaves_sent == 1 &&
 	    !leg->is_forgotten)
 		legs->missing |= legs->held & bit_of(leg);

@@ -154,7 +154,7 @@ static void put_legs(struct form *form, const struct model_client *client, int s
 	for (const struct lk__ticket *ticket = client->core.all_tickets; ticket;
 	     ticket = ticket->next) {
 		const struct lk__legs *legs = ticket->legs;
-		if (legs)
+		if (legs) {
 			form_put(form, BIT(legs->held, server) | BIT(legs->missing, server) << 1 |
 			                       BIT(legs->left, server) << 2 |
 			                       BIT(legs->unleft, server) << 3 |
@@ -162,8 +162,10 @@ static void put_legs(struct form *form, const struct model_client *client, int s
 			                       BIT(legs->unextended, server) << 5 |
 			                       BIT(legs->extending, server) << 6 |
 			                       (legs->leg[server] != NULL) << 7);
-		else if (ticket->session == &client->links[server].session)
+			form_put(form, BIT(legs->stood, server));
+		} else if (ticket->session == &client->links[server].session) {
 			put_leg(form, client, ticket);
+		}
 	}
 	form_put(form, 253);
 }
