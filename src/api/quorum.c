@@ -6,6 +6,47 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- A question to several servers -------------------------------------------------------- */
+
+/* What came of it.  is_open: more servers could change it. */
+struct outcome {
+	unsigned asked;
+	bool is_open;
+};
+
+typedef struct lk__query *make_fn(void *arg, unsigned link);
+typedef lk_err ask_fn(struct lk_client *client, void *arg, struct outcome *outcome);
+
+/* Make the query for each server that votes; *asked: for how many. */
+static lk_err prepare(struct lk_client *client, struct lk__round *round, make_fn *make, void *arg,
+                      unsigned *asked)
+{
+	*asked = 0;
+	for (unsigned i = 0; i < client->link_count; i++) {
+		if (!lk__round_includes(client, i))
+			continue;
+		round->queries[i] = make(arg, i);
+		if (!round->queries[i])
+			return lk__failf(LK_ENOMEM, "out of memory");
+		++*asked;
+	}
+	return LK_OK;
+}
+
+/* Ask, and once more if a server that was not connected yet decides. */
+static lk_err ask_until_decided(struct lk_client *client, ask_fn *ask, void *arg)
+{
+	struct outcome outcome = {0};
+	lk_err err = lk__round_begin(client);
+
+	if (err)
+		return err;
+	err = ask(client, arg, &outcome);
+	if ((err || outcome.is_open) && lk__round_await_more(client, outcome.asked))
+		err = ask(client, arg, &outcome);
+	return err;
+}
+
 /* ---- Numbers of several servers ----------------------------------------------------------- */
 
 /* What each server says. */
@@ -188,82 +229,77 @@ static void name_mine(const struct lk__handle *handle, unsigned link, struct lk_
 	}
 }
 
-/* False when out of memory. */
-static bool prepare(struct lk__handle *handle, unsigned link, size_t waiters,
-                    struct lk__round *round, struct listings *listings)
-{
-	struct lk__query *query = lk__handle_query(handle, LK__SHOW);
-	struct lk__listing *listing =
-		calloc(1, sizeof(*listing) + (1 + waiters) * sizeof(listing->entries[0]));
+/* A listing of each server, merged. */
+struct shown {
+	struct lk__handle *handle;
+	size_t waiters;
+	struct listings listings;
+	struct lk__listing *result;
+};
 
-	round->queries[link] = query;
-	listings->of[link] = listing;
-	if (!query || !listing)
-		return false;
-	listing->room = 1 + waiters;
+static struct lk__query *make_show(void *arg, unsigned link)
+{
+	struct shown *shown = arg;
+	struct lk__query *query = lk__handle_query(shown->handle, LK__SHOW);
+	struct lk__listing *listing =
+		calloc(1, sizeof(*listing) + (1 + shown->waiters) * sizeof(listing->entries[0]));
+
+	shown->listings.of[link] = listing;
+	if (!query || !listing) {
+		lk__query_free(&shown->handle->client->core, query);
+		return NULL;
+	}
+	listing->room = 1 + shown->waiters;
 	query->details.holders = 1;
-	query->details.waiters = waiters;
+	query->details.waiters = shown->waiters;
 	query->into = listing;
-	name_mine(handle, link, query);
-	return true;
+	name_mine(shown->handle, link, query);
+	return query;
 }
 
-/* Ask each server that votes; *asked: how many.  *is_open: some have granted it, but no majority of
- * those that were asked. */
-static lk_err show(struct lk__handle *handle, size_t waiters, struct lk__listing **result,
-                   unsigned *asked, bool *is_open)
+static void drop_listing(struct listings *listings, unsigned link)
 {
-	struct lk_client *client = handle->client;
-	struct listings listings = {.count = client->link_count,
-	                            .majority = client->core.quorum->majority};
-	struct lk__round round = {{0}};
-	lk_err err = LK_OK;
-	bool made = true;
+	free(listings->of[link]);
+	listings->of[link] = NULL;
+}
 
-	*asked = 0;
-	*is_open = false;
-	for (unsigned i = 0; i < client->link_count && made; i++) {
-		if (!lk__round_includes(client, i))
-			continue;
-		made = prepare(handle, i, waiters, &round, &listings);
-		++*asked;
-	}
-	if (!made)
-		err = lk__failf(LK_ENOMEM, "out of memory");
+/* It is open if some have granted it, but no majority of those that were asked. */
+static lk_err ask_show(struct lk_client *client, void *arg, struct outcome *outcome)
+{
+	struct shown *shown = arg;
+	struct listings *listings = &shown->listings;
+	struct lk__round round = {{0}};
+	bool is_held = false;
+	lk_err err = prepare(client, &round, make_show, shown, &outcome->asked);
+
 	if (!err)
-		err = lk__round_ask(client, &round, listings.majority);
+		err = lk__round_ask(client, &round, listings->majority);
 	for (unsigned i = 0; i < client->link_count && !err; i++) {
-		*is_open = *is_open || (round.queries[i] && holder_at(listings.of[i]));
-		if (round.queries[i])
-			continue;
-		free(listings.of[i]);
-		listings.of[i] = NULL;
+		if (!round.queries[i])
+			drop_listing(listings, i);
+		is_held = is_held || holder_at(listings->of[i]);
 	}
-	if (!err && !(*result = merge(&listings, waiters)))
+	free(shown->result);
+	shown->result = err ? NULL : merge(listings, shown->waiters);
+	if (!err && !shown->result)
 		err = lk__failf(LK_ENOMEM, "out of memory");
-	*is_open = *is_open && !err && !(*result)->held;
+	outcome->is_open = !err && is_held && !shown->result->held;
 	lk__round_end(client, &round);
 	for (unsigned i = 0; i < client->link_count; i++)
-		free(listings.of[i]);
+		drop_listing(listings, i);
 	return err;
 }
 
 lk_err lk__quorum_show(struct lk__handle *handle, size_t waiters, struct lk__listing **result)
 {
-	struct lk__listing *first = NULL;
-	unsigned asked;
-	bool is_open;
-	lk_err err = lk__round_begin(handle->client);
+	struct lk_client *client = handle->client;
+	struct shown shown = {.handle = handle,
+	                      .waiters = waiters,
+	                      .listings = {.count = client->link_count,
+	                                   .majority = client->core.quorum->majority}};
+	lk_err err = ask_until_decided(client, ask_show, &shown);
 
-	if (err)
-		return err;
-	err = show(handle, waiters, &first, &asked, &is_open);
-	/* A server that was not connected yet decides. */
-	if ((err || is_open) && lk__round_await_more(handle->client, asked)) {
-		free(first);
-		return show(handle, waiters, result, &asked, &is_open);
-	}
-	*result = first;
+	*result = shown.result;
 	return err;
 }
 
@@ -351,38 +387,41 @@ lk_err lk__quorum_break(struct lk__handle *handle, const char *id, bool *was_hel
 
 /* ---- Names -------------------------------------------------------------------------------- */
 
-static lk_err find_kind(struct lk_client *client, const char *name, size_t len, lk_kind *kind,
-                        unsigned *asked)
-{
-	struct lk__round round = {{0}};
-	lk_err err;
+struct found {
+	const char *name;
+	size_t len;
+	lk_kind kind;
+};
 
-	*asked = 0;
-	for (unsigned i = 0; i < client->link_count; i++) {
-		if (!lk__round_includes(client, i))
-			continue;
-		round.queries[i] = lk__query_new(LK__KIND, LK_KIND_NONE, name, len);
-		++*asked;
-	}
-	err = lk__round_ask(client, &round, client->core.quorum->majority);
+static struct lk__query *make_kind(void *arg, unsigned link)
+{
+	const struct found *found = arg;
+
+	(void)link;
+	return lk__query_new(LK__KIND, LK_KIND_NONE, found->name, found->len);
+}
+
+static lk_err ask_kind(struct lk_client *client, void *arg, struct outcome *outcome)
+{
+	struct found *found = arg;
+	struct lk__round round = {{0}};
+	lk_err err = prepare(client, &round, make_kind, found, &outcome->asked);
+
 	if (!err)
-		*kind = LK_KIND_NONE;
+		err = lk__round_ask(client, &round, client->core.quorum->majority);
 	for (unsigned i = 0; i < client->link_count && !err; i++)
 		if (round.queries[i] && round.queries[i]->answer.noun != LK_KIND_NONE)
-			*kind = round.queries[i]->answer.noun;
+			found->kind = round.queries[i]->answer.noun;
 	lk__round_end(client, &round);
 	return err;
 }
 
 lk_err lk__quorum_kind(struct lk_client *client, const char *name, size_t len, lk_kind *kind)
 {
-	unsigned asked;
-	lk_err err = lk__round_begin(client);
+	struct found found = {.name = name, .len = len, .kind = LK_KIND_NONE};
+	lk_err err = ask_until_decided(client, ask_kind, &found);
 
-	if (err)
-		return err;
-	err = find_kind(client, name, len, kind, &asked);
-	if (err && lk__round_await_more(client, asked))
-		err = find_kind(client, name, len, kind, &asked);
+	if (!err)
+		*kind = found.kind;
 	return err;
 }
