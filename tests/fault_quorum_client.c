@@ -2,6 +2,7 @@
  * Clients of a quorum that fail, or do not reach its servers (Q10 to Q14 of the fault list). */
 #include "harness/quorum_fault.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 #define CLAIM_MS 3000        /* a waiter that was granted and is dead blocks for so long */
 #define WAIT_MS 15000
 #define TIMEOUT_MS 500
+#define LIST_SIZE 100
 
 static lk_client *client, *other;
 static lk_lock *lock, *wanted;
@@ -341,4 +343,58 @@ TEST_LIMIT(foreign_key_on_one_server_hides_no_holder, 30)
 	EXPECT(lk_lock_release(lock), LK_ELOST);
 	OK(lk_client_close(other));
 	OK(lk_client_close(client));
+}
+
+static bool note_name(void *arg, const char *name, size_t len)
+{
+	char *list = arg;
+	size_t used = strlen(list);
+
+	snprintf(list + used, LIST_SIZE - used, "%.*s ", (int)len, name);
+	return true;
+}
+
+static void *list_names(void *list)
+{
+	OK(lk_client_names(other, note_name, list));
+	return NULL;
+}
+
+static bool all_have_answered(void)
+{
+	for (int i = 0; i < QUORUM_SERVERS; i++)
+		if (!proxy_count(&quorum_proxies[i]).held[PROXY_COMMANDS][PROXY_TO_CLIENT])
+			return false;
+	return true;
+}
+
+/* Each server has answered before the client has any answer. */
+TEST_LIMIT(names_are_asked_for_at_all_servers_at_once, 60)
+{
+	const struct proxy_fault stall = {.stall = true};
+	char list[LIST_SIZE] = "";
+	pthread_t thread;
+
+	quorum_fault_set_up(20000);
+	other = quorum_client(true, 40000);
+	/* Once all servers have granted it a lock, it asks them all. */
+	lock = lock_leased(other, "a", 15000);
+	OK(lk_lock_acquire(lock, WAIT_MS, NULL));
+	quorum_await_legs();
+	OK(lk_lock_release(lock));
+	ck_assert(WITHIN(BACK_MS, quorum_is_clear()));
+	for (int i = 0; i < QUORUM_SERVERS; i++) {
+		char command[40];
+		snprintf(command, sizeof(command), "SADD lk:{name%d} x", i);
+		ck_assert_int_eq(quorum_ask_server(i, command), 1);
+		ck_assert_int_eq(quorum_ask_server(i, "SADD lk:{a} x"), 1);
+		proxy_set(&quorum_proxies[i], PROXY_COMMANDS, PROXY_TO_CLIENT, &stall);
+	}
+	ck_assert_int_eq(pthread_create(&thread, NULL, list_names, list), 0);
+	ck_assert(WITHIN(20000, all_have_answered()));
+	for (int i = 0; i < QUORUM_SERVERS; i++)
+		proxy_heal(&quorum_proxies[i]);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert_str_eq(list, "a name0 name1 name2 ");
+	OK(lk_client_close(other));
 }

@@ -80,29 +80,12 @@ static lk_err ask_link(struct lk__link *link, struct lk__names *names)
 	return err;
 }
 
-/* Append the names on each server that votes; a majority must answer. */
-static lk_err ask_quorum(struct lk_client *client, struct lk__names *names)
-{
-	unsigned answered = 0;
-	lk_err err = lk__round_begin(client), failed = LK_OK;
-
-	for (unsigned i = 0; i < client->link_count && !err; i++) {
-		if (!lk__round_includes(client, i))
-			continue;
-		if (ask_link(client->links[i], names))
-			failed = LK_ECONN;
-		else
-			answered++;
-	}
-	return err || answered >= client->core.quorum->majority ? err : failed;
-}
-
 static lk_err ask_names(struct lk_client *client, struct lk__names *names)
 {
 	lk_err err;
 
 	if (lk__client_is_quorum(client))
-		return ask_quorum(client, names);
+		return lk__quorum_names(client, names);
 	err = lk__cluster_learn(client);
 	for (unsigned i = 0; i < client->link_count && !err; i++)
 		if (lk__core_has_slots(&client->core, &client->links[i]->session))

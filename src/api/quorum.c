@@ -3,6 +3,7 @@
  * stands on fewer has not got enough of them yet, and waits. */
 #include "quorum.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,13 +18,14 @@ struct outcome {
 typedef struct lk__query *make_fn(void *arg, unsigned link);
 typedef lk_err ask_fn(struct lk_client *client, void *arg, struct outcome *outcome);
 
-/* Make the query for each server that votes; *asked: for how many. */
-static lk_err prepare(struct lk_client *client, struct lk__round *round, make_fn *make, void *arg,
-                      unsigned *asked)
+/* Make the query for each server that votes, but for those left out (NULL = none); *asked: for how
+ * many. */
+static lk_err prepare(struct lk_client *client, struct lk__round *round, const bool *left_out,
+                      make_fn *make, void *arg, unsigned *asked)
 {
 	*asked = 0;
 	for (unsigned i = 0; i < client->link_count; i++) {
-		if (!lk__round_includes(client, i))
+		if (!lk__round_includes(client, i) || (left_out && left_out[i]))
 			continue;
 		round->queries[i] = make(arg, i);
 		if (!round->queries[i])
@@ -270,7 +272,7 @@ static lk_err ask_show(struct lk_client *client, void *arg, struct outcome *outc
 	struct listings *listings = &shown->listings;
 	struct lk__round round = {{0}};
 	bool is_held = false;
-	lk_err err = prepare(client, &round, make_show, shown, &outcome->asked);
+	lk_err err = prepare(client, &round, NULL, make_show, shown, &outcome->asked);
 
 	if (!err)
 		err = lk__round_ask(client, &round, listings->majority);
@@ -405,7 +407,7 @@ static lk_err ask_kind(struct lk_client *client, void *arg, struct outcome *outc
 {
 	struct found *found = arg;
 	struct lk__round round = {{0}};
-	lk_err err = prepare(client, &round, make_kind, found, &outcome->asked);
+	lk_err err = prepare(client, &round, NULL, make_kind, found, &outcome->asked);
 
 	if (!err)
 		err = lk__round_ask(client, &round, client->core.quorum->majority);
@@ -423,5 +425,94 @@ lk_err lk__quorum_kind(struct lk_client *client, const char *name, size_t len, l
 
 	if (!err)
 		*kind = found.kind;
+	return err;
+}
+
+/* ---- A list of names ---------------------------------------------------------------------- */
+
+/* The lists of the servers while they grow. */
+struct lists {
+	struct lk__names of[LK__SERVERS_MAX];
+	char cursors[LK__SERVERS_MAX][sizeof(((struct lk__names *)0)->cursor)];
+	bool is_over[LK__SERVERS_MAX]; /* it is complete, or its server has failed */
+	unsigned complete;
+};
+
+static struct lk__query *make_list(void *arg, unsigned link)
+{
+	struct lists *lists = arg;
+	struct lk__query *query = lk__query_new(LK__LIST, LK_KIND_NONE, NULL, 0);
+
+	if (!query)
+		return NULL;
+	memcpy(lists->cursors[link], lists->of[link].cursor, sizeof(lists->cursors[link]));
+	query->details.subject = lists->cursors[link];
+	query->into = &lists->of[link];
+	return query;
+}
+
+/* One more request to each server whose list is not over; *count: to how many. */
+static lk_err ask_on(struct lk_client *client, struct lists *lists, unsigned *count)
+{
+	unsigned majority = client->core.quorum->majority;
+	struct lk__round round = {{0}};
+	lk_err err;
+
+	lk__call_reenter();
+	err = prepare(client, &round, lists->is_over, make_list, lists, count);
+	if (!err && *count)
+		err = lk__round_ask(client, &round,
+		                    majority > lists->complete ? majority - lists->complete : 0);
+	for (unsigned i = 0; i < client->link_count; i++) {
+		bool ends = round.queries[i] && !strcmp(lists->of[i].cursor, "0");
+		lists->complete += ends;
+		lists->is_over[i] = lists->is_over[i] || ends || !round.queries[i];
+	}
+	lk__round_end(client, &round);
+	return err;
+}
+
+/* False when out of memory. */
+static bool append(struct lk__names *names, const struct lk__names *more)
+{
+	size_t count = names->count + more->count;
+	struct lk__listed_name **list = realloc(names->list, (count + 1) * sizeof(*list));
+
+	if (!list)
+		return false;
+	if (more->count)
+		memcpy(list + names->count, more->list, more->count * sizeof(*list));
+	names->list = list;
+	names->count = names->cap = count;
+	return true;
+}
+
+static void drop_list(struct lk__names *names)
+{
+	for (size_t i = 0; i < names->count; i++)
+		free(names->list[i]);
+	free(names->list);
+}
+
+lk_err lk__quorum_names(struct lk_client *client, struct lk__names *names)
+{
+	lk_err err = lk__round_begin(client);
+	struct lists *lists = err ? NULL : calloc(1, sizeof(*lists));
+	unsigned count = 1;
+
+	if (!err && !lists)
+		err = lk__failf(LK_ENOMEM, "out of memory");
+	for (unsigned i = 0; i < client->link_count && !err; i++)
+		snprintf(lists->of[i].cursor, sizeof(lists->of[i].cursor), "0");
+	while (!err && count)
+		err = ask_on(client, lists, &count);
+	for (unsigned i = 0; i < client->link_count && lists; i++) {
+		if (!err && append(names, &lists->of[i]))
+			lists->of[i].count = 0; /* they are those of the caller now */
+		else if (!err)
+			err = lk__failf(LK_ENOMEM, "out of memory");
+		drop_list(&lists->of[i]);
+	}
+	free(lists);
 	return err;
 }

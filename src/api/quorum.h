@@ -16,4 +16,7 @@ struct lk__link *lk__quorum_link(const struct lk_client *client);
 /* LK__KIND: any kind that a server knows. */
 lk_err lk__quorum_kind(struct lk_client *client, const char *name, size_t len, lk_kind *kind);
 
+/* LK__LIST: append the names on each server that votes, some of them more than once. */
+lk_err lk__quorum_names(struct lk_client *client, struct lk__names *names);
+
 #endif
