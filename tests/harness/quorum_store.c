@@ -31,7 +31,7 @@ static long long requests_of_store(void)
 }
 
 const struct test_store store_on_quorum = {
-	.has = STORE_LOCKS | STORE_SHARED,
+	.has = STORE_LOCKS | STORE_SHARED | STORE_SKIPS | STORE_QUICK | STORE_CLOCK,
 	.start = start_store,
 	.pause = pause_store,
 	.look = look_at_none,

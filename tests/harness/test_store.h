@@ -20,13 +20,17 @@ enum {
 	STORE_HANDS_OVER = 128, /* threads hand a lock over to each other without requests */
 	STORE_PREFIXES = 512,   /* several prefixes can be used at once */
 	STORE_FENCES = 256,     /* a query returns the holder's fence, and not a smaller one */
+	STORE_SKIPS = 1024,     /* waiters whose connection is closed are skipped at once */
+	STORE_QUICK = 2048,     /* ten thousand grants take seconds */
+	STORE_CLOCK = 4096,     /* a query returns since when a hold lasts */
 	STORE_OF_SERVER = STORE_LOCKS | STORE_SEMAPHORES | STORE_LATCHES | STORE_KEYS |
 	                  STORE_SHARED | STORE_DATABASES | STORE_RESTARTS | STORE_HANDS_OVER |
-	                  STORE_PREFIXES | STORE_FENCES,
+	                  STORE_PREFIXES | STORE_FENCES | STORE_SKIPS | STORE_QUICK | STORE_CLOCK,
 };
 
 struct test_store {
 	unsigned has;
+	int64_t least_lease_ms; /* shorter ones of renewed holds are rounded up to it */
 	/* Start an empty store, which ends with the test; returns its URL. */
 	const char *(*start)(void);
 	/* Start it again without its data; its connections end. */

@@ -157,7 +157,7 @@ static uint64_t fence_of_one_hold(const struct noun *noun, void *handle)
 	return fence;
 }
 
-TEST_NOUN(fences_grow_over_10000_grants, 120, 0)
+TEST_NOUN(fences_grow_over_10000_grants, 120, STORE_QUICK)
 {
 	lk_client *client = set_up();
 	void *handle = noun_named(noun, client, "a");
@@ -411,7 +411,8 @@ TEST_NOUN(query_reports_the_holder, 20, 0)
 		ck_assert_uint_eq(status.fence, hold);
 	ck_assert_uint_le(status.fence, hold);
 	ck_assert_uint_gt(status.fence + 1000000, hold); /* microseconds */
-	ck_assert(status.held_ms >= 0 && status.held_ms <= 2000);
+	if (STORE_HAS(STORE_CLOCK))
+		ck_assert(status.held_ms >= 0 && status.held_ms <= 2000);
 	ck_assert(status.lease_left_ms > 2000 && status.lease_left_ms <= 5000);
 	/* The label of a handle wins over its client's. */
 	OK(noun->release(handle, hold));

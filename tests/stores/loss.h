@@ -58,8 +58,8 @@ TEST_NOUN(snapshot_has_all_that_a_hold_knows, 20, 0)
 	ck_assert_int_eq(snapshot.count, noun->count);
 	ck_assert_int_eq(snapshot.state, LK_STATE_HELD);
 	ck_assert_int_eq(snapshot.lost, 0);
-	ck_assert(snapshot.remaining_ms > 0 && snapshot.remaining_ms <= 1000);
-	ck_assert_int_eq(snapshot.lease_ms, 1000);
+	ck_assert(snapshot.remaining_ms > 0 && snapshot.remaining_ms <= lease_of(1000));
+	ck_assert_int_eq(snapshot.lease_ms, lease_of(1000));
 	ck_assert_str_eq(snapshot.holder_id, noun_status(noun, seen).holder.id);
 	for (int i = 0; i < 7; i++)
 		ck_assert_int_eq(snapshot.reserved[i], 0);
@@ -78,11 +78,11 @@ TEST_NOUN(renewed_hold_outlives_its_lease, 20, 0)
 
 	for (int i = 0; i < 20; i++) {
 		int64_t left_ms = noun_status(noun, handle).lease_left_ms;
-		ck_assert(left_ms > 0 && left_ms <= 300);
+		ck_assert(left_ms > 0 && left_ms <= lease_of(300));
 		ck_assert_int_eq(noun->state(handle, hold), LK_STATE_HELD);
 		left_ms = noun_snapshot(noun, handle, hold).remaining_ms;
-		ck_assert(left_ms > 0 && left_ms <= 300);
-		nap_ms(50);
+		ck_assert(left_ms > 0 && left_ms <= lease_of(300));
+		nap_ms(lease_of(300) / 6);
 	}
 	ck_assert_int_eq(noun_losses.count, 0);
 	OK(noun->release(handle, hold));
@@ -99,7 +99,7 @@ TEST_NOUN(extension_moves_the_end_of_a_fixed_hold, 20, 0)
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
 		EXPECT(noun->extend(handle, hold, wrong[i]), LK_EINVALID);
-	ck_assert_int_le(noun_status(noun, handle).lease_left_ms, 300);
+	ck_assert_int_le(noun_status(noun, handle).lease_left_ms, lease_of(300));
 	OK(noun->extend(handle, hold, 800));
 	ck_assert_int_gt(noun_snapshot(noun, handle, hold).remaining_ms, 700);
 	ck_assert_int_gt(noun_status(noun, handle).lease_left_ms, 700);
@@ -201,8 +201,9 @@ TEST_NOUN(loss_by_a_silent_store_is_reported_in_time, 20, 0)
 	uint64_t hold = noun_hold(noun, handle, 0);
 
 	STORE.pause(true);
-	ck_assert(WITHIN(1000, noun->state(handle, hold) == LK_STATE_UNSURE));
-	ck_assert_int_le(expect_loss(noun, handle, hold, LK_LOST_EXPIRED, start_ms), 400 + 50);
+	ck_assert(WITHIN(lease_of(1000), noun->state(handle, hold) == LK_STATE_UNSURE));
+	ck_assert_int_le(expect_loss(noun, handle, hold, LK_LOST_EXPIRED, start_ms),
+	                 lease_of(400) + 50);
 	STORE.pause(false);
 	OK(lk_client_close(client));
 }

@@ -41,6 +41,12 @@ static inline lk_client *set_up(void)
 	return client_at(url);
 }
 
+/* The lease in the store of a handle that asks for that one, which is not renewed or is. */
+static inline int64_t lease_of(int64_t lease_ms)
+{
+	return lease_ms < STORE.least_lease_ms ? STORE.least_lease_ms : lease_ms;
+}
+
 /* Return when the client that holds the name gets the messages about it: then it learns of a break
  * at once. */
 static inline void await_hearing(lk_client *client, const char *name)
