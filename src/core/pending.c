@@ -82,6 +82,7 @@ static void of_ticket(const struct lk__pending *pending, struct lk__request *req
 	} else if (pending->kind == LK__RENEW) {
 		request->fence = pending->claim ? 0 : ticket->fence;
 		request->lease_ms = pending->lease_ms;
+		request->extends = pending->extends;
 	} else if (pending->kind == LK__RECLAIM) {
 		request->fence = ticket->fence;
 		request->lease_ms = pending->lease_ms;

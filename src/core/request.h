@@ -121,6 +121,7 @@ struct lk__request {
 	uint64_t fence;
 	/* LK__RENEW, LK__RECLAIM; 0, of a quorum: the lease stays */
 	int64_t lease_ms;
+	bool extends; /* LK__RENEW: a call waits for it; the lease begins with this request */
 	/* LK__RENEW, LK__RECLAIM, LK__LEAVE of a lock */
 	uint64_t last_fence; /* issued by the client itself; LK__RENEW of a quorum: raise the
 	                      * counter to it, 0 = do not */

@@ -249,6 +249,8 @@ bool lk__etcd_session_request(struct lk__etcd_session *session, int64_t now_ns,
 	job->is_of_lock = request->noun == LK_KIND_LOCK;
 	job->only_try = request->only_try;
 	job->fixed = request->ticket.fixed;
+	job->extends = request->extends;
+	job->asked_ns = now_ns;
 	job->lease_ms = request->kind == LK__RENEW ? request->lease_ms : request->ticket.lease_ms;
 	job->name_len = request->name_len;
 	if (job->name_len)

@@ -347,8 +347,8 @@ static void renewed(struct lk__etcd_session *session, int64_t now_ns, struct lk_
 
 		if (!is_of(session, job, lease))
 			continue;
-		if (!job->was_read) {
-			lease->machine.due_ns = now_ns; /* it came after the read */
+		if (!job->was_read || (job->extends && job->asked_ns > lease->machine.since_ns)) {
+			lease->machine.due_ns = now_ns; /* it came too late for this round */
 			lease->rests = false;
 			continue;
 		}

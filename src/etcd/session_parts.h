@@ -20,7 +20,9 @@ struct lk__etcd_job {
 	bool is_chore;    /* without an answer to the core */
 	bool wants_round; /* it waits for a renewal of its ticket's lease */
 	bool was_read;    /* and a read has shown whether the ticket is there */
+	bool extends;     /* the renewal must have been sent later than the request */
 	int64_t retry_ns; /* of a chore that was refused: not before */
+	int64_t asked_ns; /* when the core sent it */
 	int64_t lease_ms;
 	/* Of a query: */
 	uint8_t noun;    /* lk_kind */
