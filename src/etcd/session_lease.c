@@ -288,7 +288,8 @@ void lk__etcd_renew(struct lk__etcd_session *session, int64_t now_ns, struct lk_
 	struct lk__lease *machine = ticket && ticket->lease ? &ticket->lease->machine : NULL;
 	const struct lk__answer gone = {.kind = LK__GONE};
 
-	if (!machine || !ticket->created || ticket->lease->state != LK__LEASE_LIVE) {
+	if (!machine || !ticket->created || ticket->is_waiting ||
+	    ticket->lease->state != LK__LEASE_LIVE) {
 		lk__etcd_done(job, &gone);
 		return;
 	}
