@@ -117,7 +117,7 @@ void lk__etcd_session_down(struct lk__etcd_session *session)
 		for (; node; node = node->next) {
 			struct lk__etcd_own_ticket *ticket = (struct lk__etcd_own_ticket *)node;
 			ticket->busy = NULL;
-			ticket->watch_id = 0;
+			ticket->watch_id = ticket->wanted_id = 0;
 			if (ticket->is_moving) /* or it was moved */
 				ticket->is_under_another = true;
 			ticket->is_moving = false;
@@ -248,6 +248,7 @@ bool lk__etcd_session_request(struct lk__etcd_session *session, int64_t now_ns,
 	job->kind = request->kind;
 	job->is_of_lock = request->noun == LK_KIND_LOCK;
 	job->only_try = request->only_try;
+	job->share = request->share;
 	job->fixed = request->ticket.fixed;
 	job->extends = request->extends;
 	job->asked_ns = now_ns;

@@ -91,6 +91,7 @@ struct lk__etcd_own_ticket {
 	bool is_moving;        /* a call moves it to another lease */
 	bool is_under_another; /* lease, or perhaps: it is moved to its own before it counts */
 	uint32_t watch_id;     /* of the watch of the ticket before it, 0 = none */
+	uint32_t wanted_id;    /* of the watch for tickets after it, 0 = none */
 	unsigned count;        /* of next: the tickets after it, none left out */
 	struct lk__etcd_ticket next[LK__ETCD_NEXT_MAX];
 	char nonce[LK__NONCE_SIZE];

@@ -333,14 +333,14 @@ static void vanished(struct lk__etcd_session *session, struct lk__etcd_job *job)
 
 /* A round is complete: answer the renewals that wait for it. */
 static void renewed(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_lease *lease,
-                    struct lk__pb_list responses)
+                    struct lk__pb_list responses, int64_t revision)
 {
 	struct lk__etcd_op_answer op, queue;
 
 	lease->rests = lease->is_own && !waits(session, lease);
 	lk__pb_next(&responses, &op);
 	for (struct lk__etcd_job *job = session->jobs; job; job = job->next) {
-		const struct lk__etcd_own_ticket *ticket = lk__etcd_find(session, job->nonce);
+		struct lk__etcd_own_ticket *ticket = lk__etcd_find(session, job->nonce);
 		struct lk__answer answer = {
 			.kind = job->kind == LK__ASK ? LK__GRANTED : LK__KEPT,
 			.store_us = LK__ETCD_LATE_US,
@@ -358,6 +358,10 @@ static void renewed(struct lk__etcd_session *session, int64_t now_ns, struct lk_
 		if (lk__pb_next(&responses, &op) && lk__pb_next(&responses, &queue) &&
 		    op.range.count > 0 && queue.range.count > 0) {
 			answer.waiting = queue.range.count - 1;
+			if (job->share && !answer.waiting)
+				lk__etcd_watch_wanted(session, ticket, revision);
+			else
+				lk__etcd_unwatch_wanted(session, ticket);
 			lk__etcd_done(job, &answer);
 		} else {
 			vanished(session, job);
@@ -380,7 +384,7 @@ static void confirmed(struct lk__etcd_session *session, int64_t now_ns,
 	if (!lk__lease_is_valid(&lease->machine, now_ns))
 		lk__etcd_lease_over(session, lease);
 	else if (sent_ns && lease->machine.since_ns == sent_ns)
-		renewed(session, now_ns, lease, answer.responses);
+		renewed(session, now_ns, lease, answer.responses, answer.header.revision);
 }
 
 static void kept_alive(struct lk__etcd_session *session, int64_t now_ns,

@@ -316,6 +316,8 @@ static void granted(struct lk__etcd_session *session, int64_t now_ns, struct lk_
 			ticket->next[ticket->count++] = seen->first[i];
 	}
 	answer.waiting = ticket->count;
+	if (job->share && !ticket->count)
+		lk__etcd_watch_wanted(session, ticket, seen->revision);
 	if (ticket->fixed && !seen->has_put) {
 		lk__etcd_renew(session, now_ns, job); /* its time begins now */
 		return;

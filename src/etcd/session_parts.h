@@ -16,6 +16,7 @@ struct lk__etcd_job {
 	uint8_t kind; /* enum lk__request_kind */
 	bool is_of_lock;
 	bool only_try, fixed;
+	bool share; /* threads wait behind the holder */
 	bool is_calling, is_done;
 	bool is_chore;    /* without an answer to the core */
 	bool wants_round; /* it waits for a renewal of its ticket's lease */
@@ -126,6 +127,11 @@ bool lk__etcd_watch_mailbox(struct lk__etcd_session *session);
 void lk__etcd_watch(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket,
                     const struct lk__etcd_ticket *before, int64_t revision);
 void lk__etcd_unwatch(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket);
+/* While threads wait behind the holder: hear of the first ticket that another client puts after
+ * that revision.  Threads must not keep the lock among themselves then. */
+void lk__etcd_watch_wanted(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket,
+                           int64_t revision);
+void lk__etcd_unwatch_wanted(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket);
 
 /* session_lease.c */
 /* The lease for a ticket, or the session's own if there is none: to be granted first unless it is

@@ -45,6 +45,7 @@ void lk__etcd_remove(struct lk__etcd_session *session, struct lk__etcd_own_ticke
 	lk__etcd_unwatch(session, ticket);
 	if (ticket->longer)
 		lk__etcd_lease_end(session, ticket->longer);
+	lk__etcd_unwatch_wanted(session, ticket);
 	if (ticket->lease) {
 		ticket->lease->tickets--;
 		if (ticket->lease->is_own)

@@ -52,17 +52,47 @@ void lk__etcd_watch(struct lk__etcd_session *session, struct lk__etcd_own_ticket
 		ticket->watch_id = 0; /* it asks again by itself, later */
 }
 
-void lk__etcd_unwatch(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket)
+void lk__etcd_watch_wanted(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket,
+                           int64_t revision)
+{
+	struct lk__etcd_watch_create create = {.start_revision = revision + 1, .no_delete = true};
+	char queue[LK__ETCD_KEY_MAX], end[LK__ETCD_KEY_MAX];
+
+	if (ticket->wanted_id)
+		return;
+	create.key.len = lk__etcd_queue_key(queue, session->prefix, LK__ETCD_LOCK, ticket->name,
+	                                    ticket->name_len);
+	create.key.data = queue;
+	memcpy(end, queue, create.key.len + 1);
+	lk__etcd_range_end(end, create.key.len);
+	create.range_end = (struct lk__bytes){end, create.key.len};
+	ticket->wanted_id = ++session->last_watch;
+	create.watch_id = ticket->wanted_id;
+	if (!send_create(session, &create))
+		ticket->wanted_id = 0; /* a renewal counts those that wait */
+}
+
+static void cancel(struct lk__etcd_session *session, uint32_t *watch_id)
 {
 	char bytes[64];
 	struct lk__pb_writer writer;
 
-	if (!ticket->watch_id)
+	if (!*watch_id)
 		return;
 	lk__pb_writer_init(&writer, bytes, sizeof(bytes));
-	lk__etcd_put_watch_cancel(&writer, ticket->watch_id);
+	lk__etcd_put_watch_cancel(&writer, *watch_id);
 	session->wire.watch(session->wire.arg, bytes, writer.len);
-	ticket->watch_id = 0;
+	*watch_id = 0;
+}
+
+void lk__etcd_unwatch_wanted(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket)
+{
+	cancel(session, &ticket->wanted_id);
+}
+
+void lk__etcd_unwatch(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket)
+{
+	cancel(session, &ticket->watch_id);
 }
 
 /* ---- Events --------------------------------------------------------------------------------- */
@@ -109,29 +139,74 @@ static void read_letter(struct lk__etcd_session *session, struct lk__bytes text)
 	}
 }
 
-static void before_is_gone(struct lk__etcd_session *session, uint32_t watch_id)
+/* The ticket that has the watch, of either kind. */
+static struct lk__etcd_own_ticket *watcher(const struct lk__etcd_session *session,
+                                           uint32_t watch_id)
 {
 	for (size_t i = 0; i < session->tickets.size; i++) {
 		struct lk__node *node = session->tickets.buckets[i];
 
 		for (; node; node = node->next) {
 			struct lk__etcd_own_ticket *ticket = (struct lk__etcd_own_ticket *)node;
-			if (ticket->watch_id != watch_id)
-				continue;
-			lk__etcd_unwatch(session, ticket);
-			lk__etcd_reask(session, ticket);
-			return;
+			if (ticket->watch_id == watch_id || ticket->wanted_id == watch_id)
+				return ticket;
 		}
 	}
+	return NULL;
+}
+
+static void before_is_gone(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket)
+{
+	lk__etcd_unwatch(session, ticket);
+	lk__etcd_reask(session, ticket);
+}
+
+/* One is enough: the next renewal counts those that wait. */
+static void wanted(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket)
+{
+	struct lk__message message = {.kind = LK__WANTED};
+
+	lk__etcd_unwatch_wanted(session, ticket);
+	memcpy(message.nonce, ticket->nonce, sizeof(message.nonce));
+	lk__etcd_hear(session, &message);
+}
+
+/* Its own ticket may be put again, under another lease. */
+static bool is_own_key(const struct lk__etcd_session *session,
+                       const struct lk__etcd_own_ticket *ticket, struct lk__bytes key)
+{
+	char queue[LK__ETCD_KEY_MAX], own[LK__ETCD_KEY_MAX];
+
+	lk__etcd_queue_key(queue, session->prefix, LK__ETCD_LOCK, ticket->name, ticket->name_len);
+	lk__etcd_ticket_key(own, queue, session->client, ticket->nonce);
+	return lk__bytes_equal(key, lk__bytes_of(own));
+}
+
+static void happened(struct lk__etcd_session *session, uint32_t watch_id,
+                     const struct lk__etcd_event *event)
+{
+	struct lk__etcd_own_ticket *ticket = watcher(session, watch_id);
+
+	if (!ticket)
+		return;
+	if (ticket->watch_id == watch_id && event->type == LK__ETCD_EVENT_DELETE)
+		before_is_gone(session, ticket);
+	else if (ticket->wanted_id == watch_id && event->type == LK__ETCD_EVENT_PUT &&
+	         !is_own_key(session, ticket, event->kv.key))
+		wanted(session, ticket);
 }
 
 /* Events may be missing. */
 static void ended(struct lk__etcd_session *session, uint32_t watch_id)
 {
-	if (watch_id != LK__ETCD_MAILBOX_WATCH) {
-		before_is_gone(session, watch_id);
+	struct lk__etcd_own_ticket *ticket = watcher(session, watch_id);
+
+	if (ticket && ticket->watch_id == watch_id)
+		before_is_gone(session, ticket);
+	else if (ticket)
+		wanted(session, ticket);
+	if (watch_id != LK__ETCD_MAILBOX_WATCH)
 		return;
-	}
 	session->is_watching = lk__etcd_watch_mailbox(session);
 	lk__etcd_reask_all(session);
 }
@@ -157,8 +232,8 @@ bool lk__etcd_session_watched(struct lk__etcd_session *session, int64_t now_ns, 
 	while (lk__pb_next(&answer.events, &event)) {
 		if (watch_id == LK__ETCD_MAILBOX_WATCH && event.type == LK__ETCD_EVENT_PUT)
 			read_letter(session, event.kv.value);
-		else if (event.type == LK__ETCD_EVENT_DELETE)
-			before_is_gone(session, watch_id);
+		else
+			happened(session, watch_id, &event);
 	}
 	return true;
 }
