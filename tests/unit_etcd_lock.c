@@ -527,6 +527,28 @@ TEST(waiter_asks_again_when_its_watch_was_compacted)
 	ve_end();
 }
 
+TEST(full_store_releases_and_renews)
+{
+	struct lk__op *ops[3];
+
+	ve_start(&one, 3);
+	holds(0);
+	for (int i = 1; i < 3; i++)
+		begin_waiting(i, &ops[i]);
+	releases(0);
+	ve_done(ops[1], LK_OK);
+	em_set_full(ve.model, true);
+	ve_pass(3 * VE_LEASE_MS);
+	ck_assert_int_eq(ve_state(1), LK_STATE_HELD);
+	releases(1); /* it knows the next one, and cannot write to it */
+	ve_pass(200);
+	ve_done(ops[2], LK_OK);
+	releases(2);
+	ck_assert_int_eq(ve_tickets(), 0);
+	em_set_full(ve.model, false);
+	ve_end();
+}
+
 /* ---- Others ---- */
 
 TEST(ticket_of_another_program_is_waited_for)

@@ -29,6 +29,7 @@ bool lk__etcd_outcome_of(const struct lk__h2_event *event, struct lk__etcd_outco
 		.len = event->message.len,
 		.retryable = table[meaning].retryable,
 		.no_lease = table[meaning].no_lease,
+		.is_full = meaning == LK__ETCD_FULL,
 		.text = event->text,
 	};
 	return meaning != LK__ETCD_AMBIGUOUS;

@@ -52,6 +52,7 @@ struct lk__etcd_outcome {
 	size_t len;
 	bool retryable; /* the same call may succeed later */
 	bool no_lease;  /* the lease that it names does not exist */
+	bool is_full;   /* only what puts nothing is executed */
 	const char *text;
 };
 

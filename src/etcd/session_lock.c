@@ -429,6 +429,24 @@ static void refused(struct lk__etcd_session *session, int64_t now_ns, struct lk_
 	lk__etcd_refuse(job, outcome);
 }
 
+/* A full store takes no letters.  The waiter notices the end of the ticket before it, too, although
+ * later. */
+static bool needs_no_letter(struct lk__etcd_session *session, struct lk__etcd_job *job,
+                            struct lk__etcd_own_ticket *ticket)
+{
+	const struct lk__answer nothing = {.kind = LK__LEFT};
+
+	if (job->kind == LK__HAND) {
+		forget(session);
+		lk__etcd_done(job, &nothing);
+		return true;
+	}
+	if (job->kind != LK__LEAVE || !ticket || !ticket->count)
+		return false;
+	ticket->count = 0;
+	return true;
+}
+
 void lk__etcd_job_outcome(struct lk__etcd_session *session, int64_t now_ns,
                           struct lk__etcd_call *call, const struct lk__etcd_outcome *outcome)
 {
@@ -444,6 +462,8 @@ void lk__etcd_job_outcome(struct lk__etcd_session *session, int64_t now_ns,
 	}
 	if (outcome->no_lease && call->lease)
 		lk__etcd_lease_over(session, call->lease); /* and put it under a new one */
+	else if (outcome->is_full && needs_no_letter(session, job, ticket))
+		return; /* done, or to be repeated without it */
 	else if (outcome->err)
 		refused(session, now_ns, job, ticket, outcome);
 	else if (!lk__etcd_see(&call->plan, &queue, job->nonce, outcome->message, outcome->len,
