@@ -203,38 +203,6 @@ TEST(fixed_lease_begins_with_its_grant)
 
 /* ---- Leases ---- */
 
-/* Tickets with one time to live are renewed together.  What was sent for another one was sent too
- * early. */
-TEST(extension_counts_from_its_own_request)
-{
-	struct lk__wait_queue *name, *other;
-	struct lk__op *op;
-	int64_t began_ns;
-
-	ve_start(&one, 1);
-	holds(0);
-	name = ve.client[0].queue;
-	other = ve_open(0, "other", VE_LEASE_MS, false);
-	ve_acquire_of(0, other, false);
-	ve_settle();
-	em_stop(ve.model, 0, true);
-	ve.client[0].queue = other;
-	ve_extend(0, VE_LEASE_MS);
-	ve.client[0].queue = name;
-	ve_pass(30);
-	began_ns = ve.now_ns;
-	op = ve_extend(0, VE_LEASE_MS);
-	ve_settle();
-	em_stop(ve.model, 0, false);
-	ve_pass(10);
-	ve_done(op, LK_OK);
-	ck_assert_int_ge(name->hold->ticket->valid_until_ns,
-	                 began_ns + VE_LEASE_MS * VE_MS - lk__margin_ns(VE_LEASE_MS));
-	ve_release_of(0, other);
-	releases(0);
-	ve_end();
-}
-
 TEST(client_that_ends_leaves_nothing)
 {
 	ve_start(&one, 1);
