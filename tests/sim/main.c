@@ -9,6 +9,7 @@
  *                   each eighth one
  *   STORE=cluster   ... a Cluster
  *   STORE=quorum    ... and every other seed a quorum
+ *   STORE=etcd      the same with a cluster of etcd
  *   TRACE=1      tell every event of SEED
  *   SHRINK=0     do not look for a smaller plan
  *
@@ -87,7 +88,8 @@ static void read_options(void)
 		void (*plan)(struct sim_plan *plan);
 	} stores[] = {{"sentinel", sim_plan_sentinels},
 	              {"cluster", sim_plan_cluster},
-	              {"quorum", sim_plan_quorum}};
+	              {"quorum", sim_plan_quorum},
+	              {"etcd", sim_plan_etcd}};
 	const char *plan = getenv("PLAN"), *store = getenv("STORE");
 
 	options.first = (uint64_t)number_of("SEED", 1);
@@ -106,7 +108,8 @@ static void read_options(void)
 		options.plan_store = stores[i].plan;
 	}
 	if (store && *store && !options.store) {
-		fprintf(stderr, "sim: STORE=%s is not \"sentinel\", \"cluster\" or \"quorum\"\n",
+		fprintf(stderr,
+		        "sim: STORE=%s is not \"sentinel\", \"cluster\", \"quorum\" or \"etcd\"\n",
 		        store);
 		exit(2);
 	}

@@ -17,6 +17,9 @@
  *   sim_cluster.c    a Cluster: which node has which name, moves of slots, failovers
  *   sim_nodes.c      ... and each client's way to the nodes
  *   sim_quorum.c     a quorum: its members, what fails there, and each client's way to them
+ *   sim_etcd.c       a cluster of etcd: its members, and what fails there
+ *   sim_etcd_link.c  ... connections to them
+ *   sim_etcd_client.c    ... each client's session
  *   sim_callers.c    threads that acquire, hold and release; at random, or by a scene
  *   sim_latches.c    threads that await, count down, set and remove
  *   sim_check*.c     the promises: what they read, at which moment, and what a fault excuses
@@ -37,6 +40,7 @@
 #include "store_view.h"
 #include "sim_plan.h"
 #include "sim_cluster.h"
+#include "sim_etcd.h"
 #include "sim_quorum.h"
 #include "sim_sentinel.h"
 
@@ -203,10 +207,11 @@ struct sim_link {
 	int life, place;
 	char channel[LK__CHANNEL_MAX];
 	bool here, there;
-	int64_t there_until_ns; /* when the server notices the end */
-	int64_t reset_ns;       /* when the client notices the end */
-	uint32_t topics;        /* names subscribed */
-	uint64_t wrote;         /* its last write, by the master's count, 0 = none */
+	int64_t there_until_ns;     /* when the server notices the end */
+	int64_t reset_ns;           /* when the client notices the end */
+	uint32_t topics;            /* names subscribed */
+	uint64_t wrote;             /* its last write, by the master's count, 0 = none */
+	struct sim_etcd_link *etcd; /* of etcd, instead of the following; else NULL */
 	struct sim_call *calls, **calls_end;
 	struct sim_item *orders, **orders_end; /* to the server */
 	struct sim_item *items, **items_end;   /* to the client */
@@ -383,6 +388,7 @@ struct sim {
 	struct sim_service service;
 	struct sim_cluster cluster;
 	struct sim_quorum quorum;
+	struct sim_etcd etcd;
 	struct sim_tally tally;
 	struct sim_result *result;
 	FILE *trace;

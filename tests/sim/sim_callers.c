@@ -197,12 +197,12 @@ static void act(struct sim_caller *caller)
 	start_call(caller, true);
 }
 
-/* A quorum has locks only. */
+/* A quorum and etcd have locks only. */
 static uint32_t names_of(const struct sim *sim)
 {
 	uint32_t locks = sim->plan->names & ((1u << SIM_LOCKS) - 1);
 
-	return !sim->plan->quorum ? sim->plan->names : locks ? locks : 1;
+	return !sim->plan->quorum && !sim->plan->etcd ? sim->plan->names : locks ? locks : 1;
 }
 
 static void begin(struct sim_caller *caller)
@@ -300,6 +300,9 @@ static void extend(struct sim_caller *caller)
 		caller->queue->lease_ms / 2 * (int64_t)(1 + sim_draw(&caller->random, 4));
 	if (client->sim->plan->quorum && caller->waiter.lease_ms > SIM_LONGEST_MS)
 		caller->waiter.lease_ms = SIM_LONGEST_MS;
+	/* Longer ones are not supported. */
+	if (client->sim->plan->etcd && caller->waiter.lease_ms > caller->queue->lease_ms)
+		caller->waiter.lease_ms = caller->queue->lease_ms;
 	lk__core_extend(&client->core, sim_local(client), &caller->waiter);
 }
 

@@ -541,6 +541,8 @@ static void check_hold(struct sim_client *client, const struct lk__hold *hold)
 	if (hold->lost)
 		return;
 	sim_keep(sim, PROMISE_REVIVAL, promise_revival(hold, sim_local(client), &caller->lapsed));
+	if (sim->plan->etcd)
+		return; /* sim_etcd_check_names() looks at each hold */
 	if (hold->ticket && !hold->ticket->legs && lk__hold_left_ns(hold, sim_local(client)))
 		sim_check_backed(client, hold);
 }

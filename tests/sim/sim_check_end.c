@@ -112,6 +112,8 @@ static void each_name(struct sim *sim, void check(struct sim *sim, struct sim_na
 
 void sim_check_rest(struct sim *sim)
 {
+	if (sim->plan->etcd)
+		sim_etcd_check_rest(sim);
 	each_name(sim, check_name);
 	for (int i = 0; i < sim->plan->clients; i++) {
 		const struct sim_client *client = &sim->clients[i];
@@ -161,6 +163,8 @@ void sim_check_end(struct sim *sim)
 	for (int i = 0; i < sim->plan->clients; i++)
 		if (sim->clients[i].alive)
 			check_client(sim, &sim->clients[i]);
+	if (sim->plan->etcd)
+		sim_etcd_check_end(sim);
 	each_name(sim, check_rest);
 	for (int i = 0; i < sim->quorum.count; i++)
 		lua_store_each_key(sim->quorum.members[i].store, check_key, sim);

@@ -351,6 +351,10 @@ void sim_check_made(struct sim_caller *caller)
 		sim_check_vouched(client, hold->ticket);
 	if (wrong) {
 		sim_keep_of(sim, name, PROMISE_GRANT, wrong);
+	} else if (sim->plan->etcd) {
+		sim_trace(sim, client, "thread %d holds %s, fence %llu", caller->index, name->text,
+		          (unsigned long long)hold->fence);
+		sim_etcd_check_made(caller, hold);
 	} else if (sim->plan->quorum) {
 		sim_trace(sim, client, "thread %d holds %s, fence %llu", caller->index, name->text,
 		          (unsigned long long)hold->fence);

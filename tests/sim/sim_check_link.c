@@ -29,6 +29,8 @@ static void check_linked(struct sim_client *client, const struct sim_link *link)
 	struct sim *sim = client->sim;
 	int64_t awake_ns = sim->now_ns - client->resume_ns, quiet_since_ns;
 
+	if (link->etcd)
+		return; /* it sends a PING after 10 s of silence */
 	if (link->calls && awake_ns > SLACK_NS &&
 	    sim_local(client) > link->calls->sent_ns + SIM_TIMEOUT_NS + SLACK_NS)
 		sim_fail(sim, PROMISE_LINK, "a request of client %d has no answer for %lld ms",
@@ -58,6 +60,8 @@ static void check_unlinked(struct sim_client *client)
 	since_ns =
 		later(later(since_ns, client->cut_off_ns), later(sim->up_ns, sim->sick_until_ns));
 	since_ns = later(since_ns, client->lane->apart_ns);
+	if (sim->plan->etcd) /* it tries each member */
+		since_ns = later(since_ns, sim->disturbed_ns + SIM_TIMEOUT_NS);
 	if (client->lane->denied_ns)
 		since_ns = later(since_ns, client->lane->denied_ns + BACKOFF_AUTH_NS);
 	if (sim->ending) /* all faults were healed at once */
@@ -156,6 +160,8 @@ bool sim_is_fine(const struct sim_client *client, int64_t for_ns)
 		return sim_nodes_are_fine(client, since_ns);
 	if (sim->plan->quorum)
 		return sim_quorum_is_fine(client, since_ns);
+	if (sim->plan->etcd)
+		return sim_etcd_is_fine(client, for_ns);
 	return client->alive && !client->closed && client->lane->link &&
 	       client->lane->link->there && client->lane->link->place == sim->service.place &&
 	       client->lane->link->reset_ns == LK__NEVER && client->resume_ns <= since_ns &&

@@ -52,6 +52,10 @@ void sim_check_lost(const struct sim_client *client, const struct lk__hold *hold
 		sim_quorum_check_lost(client, hold);
 		return;
 	}
+	if (sim->plan->etcd) {
+		sim_etcd_check_lost(client, hold);
+		return;
+	}
 	if (!grant || grant->broken || grant->era != name->era || name->torn)
 		return;
 	/* A replaced master granted it, or says so. */

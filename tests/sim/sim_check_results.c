@@ -36,7 +36,7 @@ static struct promise_causes causes_of(const struct sim_caller *caller)
 		.unsent = !was_fine(caller),
 		/* A slot that moves, or has no master: nothing was done, try again. */
 		.refusal = sim->tally.faults[SIM_REFUSE] > 0 ||
-	                   (sim->plan->cluster && !was_fine(caller)),
+	                   ((sim->plan->cluster || sim->plan->etcd) && !was_fine(caller)),
 		.close = caller->client->closed,
 		.shortage = caller->client->short_ns >= caller->began_ns,
 		.other = sim->tally.faults[SIM_EVICT] > 0,

@@ -137,6 +137,7 @@ void sim_client_start(struct sim *sim, int slot)
 	if (!lk__core_init(&client->core, sim_draw(&random, UINT64_MAX)))
 		abort();
 	sim_quorum_start(client);
+	sim_etcd_start(client);
 	for (struct sim_lane *lane = NULL; (lane = sim_client_lane(client, lane));)
 		if (!lk__core_add_session(&client->core, &lane->session))
 			abort();
@@ -155,6 +156,7 @@ void sim_client_free(struct sim_client *client)
 		return;
 	client->alive = false;
 	lk__core_fini(&client->core);
+	sim_etcd_free(client);
 	for (int i = 0; i < SIM_THREADS; i++)
 		sim_caller_free(&client->callers[i]);
 }
@@ -170,6 +172,8 @@ static void half_open(struct sim_client *client, struct sim_link *link)
 	link->there_until_ns = client->sim->now_ns + sim_delay(client);
 	if (silent)
 		link->there_until_ns += sim_within(&client->random, 20 * SIM_S);
+	if (link->etcd)
+		sim_disturb(&link->there_until_ns, sim_etcd_link_until_ns(link));
 }
 
 void sim_client_drop_link(struct sim_client *client, struct sim_link **at)
@@ -215,6 +219,7 @@ void sim_client_unlink(struct sim_client *client, lk_err err)
 		    client->callers[i].asks == client->lane)
 			sim_latch_answered(&client->callers[i], false);
 	sim_client_drop_link(client, &client->lane->link);
+	sim_etcd_down(client);
 	sim_disturb(sim_disturbed(client, sim_client_place(client)), sim->now_ns);
 	lk__core_link_down(&client->core, &client->lane->session, sim_local(client), &why,
 	                   sim_draw(&client->random, UINT64_MAX));
@@ -226,6 +231,8 @@ static int64_t oldest_ns(const struct sim_client *client)
 {
 	const struct sim_link *link = client->lane->link;
 
+	if (link && link->etcd)
+		return sim_etcd_oldest_ns(client);
 	return link && link->calls ? link->calls->sent_ns : LK__NEVER;
 }
 
@@ -350,6 +357,7 @@ void sim_client_find_next(struct sim_client *client)
 		consider(client, SIM_DUTY, sim_true(client, duty_ns), true, NULL);
 	}
 	consider(client, SIM_TICK, sim_true(client, lk__core_due(&client->core)), true, NULL);
+	consider(client, SIM_TICK, sim_true(client, sim_etcd_due(client)), true, NULL);
 	for (struct sim_lane *lane = NULL; (lane = sim_client_lane(client, lane));)
 		consider(client, SIM_FLUSH, lane->flush_ns, true, NULL);
 	consider(client, SIM_CLOSE, client->close_ns, true, NULL);
@@ -376,16 +384,13 @@ static void flush(struct sim_client *client)
 		sim_network_flush(client);
 }
 
-/* Take the pending work of the state machine for the runtime, and send. */
-void sim_client_settle(struct sim_client *client)
+/* Take the pending work of the state machine for the runtime. */
+static void take(struct sim_client *client)
 {
 	struct lk__core *core = &client->core;
 	struct lk__op *waiter;
 	struct lk__hold *hold;
 
-	client->dirty = true;
-	if (!client->alive)
-		return;
 	while ((waiter = lk__core_next_done(core)))
 		sim_caller_done((struct sim_caller *)waiter);
 	while ((hold = lk__core_next_lost(core))) {
@@ -398,19 +403,34 @@ void sim_client_settle(struct sim_client *client)
 		((struct sim_caller *)hold->handle)->told = hold->fence;
 		lk__core_loss_reported(hold);
 	}
+}
+
+/* ... and send. */
+void sim_client_settle(struct sim_client *client)
+{
+	struct lk__core *core = &client->core;
+
+	client->dirty = true;
+	if (!client->alive)
+		return;
+	sim_etcd_turn(client);
+	take(client);
 	sim_watch_vouch(client);
 	sim_check_counters(client);
 	if (client->sim->plan->forgets)
 		memset(&core->ghosts, 0, sizeof(core->ghosts));
 	if (client->closed && !lk__core_busy(core)) {
 		sim_trace(client->sim, client, "has ended");
+		sim_etcd_end(client);
 		drop_links(client);
 		client->start_ns = client->sim->now_ns + SIM_S;
 		sim_client_free(client);
 		return;
 	}
-	for (struct sim_lane *lane = NULL; (lane = sim_client_lane(client, lane));)
-		flush(client);
+	do
+		for (struct sim_lane *lane = NULL; (lane = sim_client_lane(client, lane));)
+			flush(client);
+	while (sim_etcd_turn(client) && (take(client), true));
 }
 
 void sim_client_happen(struct sim_client *client, const struct sim_next *next)

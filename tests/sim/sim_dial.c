@@ -37,6 +37,10 @@ void sim_dial_probe(struct sim_client *client)
 		sim_quorum_probe(client);
 		return;
 	}
+	if (sim->plan->etcd) {
+		sim_etcd_probe(client);
+		return;
+	}
 	if (sim->plan->sentinels && sim_service_find(sim, client->watch.place) != SIM_MASTER) {
 		probe_other(client);
 		return;
@@ -93,6 +97,7 @@ void sim_dial_end(struct sim_client *client)
 	if (!why.err && (!client->lane->dialled->there || sim->now_ns < client->cut_off_ns))
 		why.err = LK_ECONN;
 	if (why.err) {
+		sim_etcd_dial_failed(client);
 		sim_client_drop_link(client, &client->lane->dialled);
 		if (!sim->plan->sentinels || !sim_watch_dial_again(client, why.err))
 			sim_client_dial_failed(client, &why);
@@ -106,6 +111,7 @@ void sim_dial_end(struct sim_client *client)
 	client->lane->linked_ns = client->lane->heard_ns = sim->now_ns;
 	sim_disturb(sim_disturbed(client, sim_client_place(client)), sim->now_ns);
 	sim_trace(sim, client, "is linked, and knows %s", client->lane->found.text);
+	sim_etcd_up(client);
 	lk__core_memory(&client->core, &client->lane->session, sim_local(client),
 	                &client->lane->found);
 	lk__core_link_up(&client->core, &client->lane->session, sim_local(client));

@@ -306,6 +306,8 @@ void sim_fault_happen(struct sim *sim, const struct sim_fault *fault)
 	          fault->target, (double)fault->length_ns / 1e9);
 	if (sim->plan->quorum && sim_quorum_hurt(sim, fault, &random))
 		return;
+	if (sim->plan->etcd && sim_etcd_hurt(sim, fault, &random))
+		return;
 	switch (fault->kind) {
 	case SIM_CUT:
 	case SIM_STALL:
@@ -375,6 +377,8 @@ void sim_faults_heal(struct sim *sim)
 		sim_cluster_heal(sim);
 	if (sim->plan->quorum)
 		sim_quorum_heal(sim);
+	if (sim->plan->etcd)
+		sim_etcd_heal(sim);
 	for (int i = 0; i < SIM_CLIENTS; i++) {
 		struct sim_client *client = &sim->clients[i];
 		client->start_ns = LK__NEVER;

@@ -168,7 +168,7 @@ void sim_latch_open_all(struct sim *sim)
 {
 	struct lk__details details = reset_to(0);
 
-	for (int i = 0; !sim->plan->quorum && i < SIM_NAMES; i++)
+	for (int i = 0; !sim->plan->quorum && !sim->plan->etcd && i < SIM_NAMES; i++)
 		if (sim->names[i].kind == LK_KIND_LATCH)
 			change(sim, &sim->names[i], LK__SET, &details);
 }

@@ -90,6 +90,7 @@ void sim_link_free(struct sim *sim, struct sim_link *link)
 		at = &(*at)->next;
 	*at = link->next;
 	sim_link_drop(link);
+	sim_etcd_link_free(sim, link);
 	free(link);
 }
 
@@ -122,6 +123,8 @@ void sim_link_cut(struct sim_link *link)
 	struct sim_client *client = link->client;
 	struct sim_call *call = link->calls, *next;
 
+	if (link->etcd)
+		sim_etcd_link_cut(link);
 	link->calls = NULL;
 	for (; call; call = next) {
 		next = call->next;
@@ -150,6 +153,8 @@ int64_t sim_link_first(const struct sim_link *link, enum sim_way way)
 	const struct sim_item *item = NULL;
 	int64_t at_ns;
 
+	if (link->etcd && way <= SIM_COMMANDS_IN)
+		return sim_etcd_link_first(link, way == SIM_COMMANDS_OUT);
 	if (way == SIM_COMMANDS_OUT)
 		call = sim_link_to_execute(link);
 	else if (way == SIM_COMMANDS_IN)

@@ -142,6 +142,10 @@ void sim_network_flush(struct sim_client *client)
 	client->lane->flush_ns = LK__NEVER;
 	if (!link)
 		return;
+	if (link->etcd) {
+		sim_etcd_flush(client);
+		return;
+	}
 	while ((request = lk__core_next_request(&client->core, &client->lane->session,
 	                                        sim_local(client)))) {
 		sim_check_sent(client, request);
@@ -161,6 +165,10 @@ void sim_network_ping(struct sim_client *client)
 	struct sim_link *link = client->lane->link;
 	struct sim_call *call;
 
+	if (link->etcd) { /* it notices a dead connection itself */
+		lk__session_heard(&client->lane->session, sim_local(client));
+		return;
+	}
 	if (!link->calls) {
 		call = new_call(SIM_PING);
 		if (!lk__resp_command(&call->bytes, 1, ping, NULL))
@@ -210,6 +218,10 @@ void sim_network_execute(struct sim_client *client)
 	struct sim_call *call = sim_link_to_execute(link);
 	uint64_t wrote = client->sim->service.writes;
 
+	if (link->etcd) {
+		sim_etcd_execute(client);
+		return;
+	}
 	if (sim_replicas_wait(client->sim, link, call))
 		return;
 	sim_server_run(client->sim, call);
@@ -255,6 +267,10 @@ void sim_network_reply(struct sim_client *client)
 	struct lk__resp *resp;
 	struct lk__why why;
 
+	if (link->etcd) {
+		sim_etcd_reply(client);
+		return;
+	}
 	link->calls = call->next;
 	if (!link->calls)
 		link->calls_end = &link->calls;

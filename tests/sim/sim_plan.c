@@ -85,6 +85,10 @@ static const struct {
 	[SIM_HALT] = {"halt", 4, 10000},
 	[SIM_SLOW] = {"slow", 4, 10000},
 	[SIM_APART] = {"apart", 6, 10000},
+	[SIM_ELECT] = {"elect", 4, 0},
+	[SIM_FREEZE] = {"freeze", 4, 12000},
+	[SIM_COMPACT] = {"compact", 2, 0},
+	[SIM_REVOKE] = {"revoke", 2, 0},
 };
 
 const char *sim_fault_name(enum sim_fault_kind kind)
@@ -276,6 +280,42 @@ void sim_plan_quorum(struct sim_plan *plan)
 	qsort(plan->faults, (size_t)plan->fault_count, sizeof(*plan->faults), earlier);
 }
 
+/* ---- etcd --------------------------------------------------------------------------------- */
+
+static bool is_of_etcd(enum sim_fault_kind kind)
+{
+	return kind == SIM_CUT || kind == SIM_STALL || kind == SIM_CUT_OFF || kind == SIM_CRASH ||
+	       kind == SIM_STOP || kind == SIM_RESTART || kind == SIM_REFUSE || kind == SIM_BREAK ||
+	       kind == SIM_LEAVE;
+}
+
+void sim_plan_etcd(struct sim_plan *plan)
+{
+	static const enum sim_fault_kind others[] = {SIM_HALT,   SIM_SLOW,    SIM_APART, SIM_ELECT,
+	                                             SIM_FREEZE, SIM_COMPACT, SIM_REVOKE};
+	static const int64_t gaps[4] = {4 * SIM_S, 8 * SIM_S, 15 * SIM_S, 25 * SIM_S};
+	struct sim_random random = sim_random_of(plan->seed, 17, 0);
+	int64_t gap_ns = pick(&random, gaps), at_ns = SIM_S + sim_within(&random, 10 * SIM_S);
+	bool is_calm = !plan->fault_count;
+
+	if (plan->etcd)
+		return;
+	plan->etcd = plan->seed / 8 % 2 ? 5 : 3;
+	plan->sentinels = plan->cluster = false;
+	plan->quorum = 0;
+	plan->replicas = plan->graceless = 0;
+	plan->names &= (1u << SIM_LOCKS) - 1;
+	for (int i = 0; i < plan->fault_count; i++)
+		if (!is_of_etcd(plan->faults[i].kind))
+			plan->faults[i].kind = others[plan->faults[i].chance / 7 % 7];
+	for (; !is_calm && at_ns < plan->length_ns && plan->fault_count < SIM_FAULTS;
+	     at_ns += sim_within(&random, 2 * gap_ns))
+		plan_fault(plan, &random,
+		           UINT64_C(7) << SIM_HALT | UINT64_C(3) << SIM_ELECT | 1u << SIM_RESTART,
+		           at_ns);
+	qsort(plan->faults, (size_t)plan->fault_count, sizeof(*plan->faults), earlier);
+}
+
 /* ---- The plan ----------------------------------------------------------------------------- */
 
 /* All want one lock, all the time, and each process has as many threads as possible: then a lock is
@@ -342,6 +382,8 @@ void sim_plan_make(struct sim_plan *plan, uint64_t seed, int64_t length_ns)
 		sim_plan_cluster(plan);
 	if (seed % 8 == 7)
 		sim_plan_quorum(plan);
+	if (seed % 16 == 5)
+		sim_plan_etcd(plan);
 }
 
 void sim_plan_text(const struct sim_plan *plan, char text[SIM_PLAN_TEXT])

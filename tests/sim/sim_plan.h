@@ -77,6 +77,11 @@ enum sim_fault_kind {
 	SIM_HALT,  /* a member stops, and continues later */
 	SIM_SLOW,  /* a member takes longer for all it does */
 	SIM_APART, /* nothing passes between a member and some clients, one way or both */
+	/* In etcd only, beside those of a quorum's members: */
+	SIM_ELECT,   /* another member is elected */
+	SIM_FREEZE,  /* a member's disk stands still */
+	SIM_COMPACT, /* the history is compacted */
+	SIM_REVOKE,  /* ... an operator revokes a client's lease */
 	SIM_FAULT_KINDS,
 };
 
@@ -128,6 +133,8 @@ struct sim_plan {
 	bool sentinels;    /* clients follow the master that these name */
 	bool cluster;      /* clients follow the slots of a Cluster */
 	int quorum;        /* locks are held at a majority of so many servers, 0 = at one */
+	int etcd;          /* clients use a cluster of etcd with so many members, 0 = none */
+	bool etcd_is_old;  /* a bug: its leaders do not ask whether they still lead */
 	uint32_t replicas; /* ... so many of which must confirm each grant, 0 = none */
 	const struct sim_act *acts; /* makes it a scene */
 	int act_count;
@@ -144,6 +151,8 @@ void sim_plan_sentinels(struct sim_plan *plan);
 void sim_plan_cluster(struct sim_plan *plan);
 /* The same over a quorum, with locks only; also of a plan without faults. */
 void sim_plan_quorum(struct sim_plan *plan);
+/* The same in etcd. */
+void sim_plan_etcd(struct sim_plan *plan);
 /* The parts that were left out, as text for sim_plan_cut(). */
 void sim_plan_text(const struct sim_plan *plan, char text[SIM_PLAN_TEXT]);
 bool sim_plan_cut(struct sim_plan *plan, const char *text);

@@ -70,6 +70,8 @@ void sim_server_init(struct sim *sim)
 		sim_cluster_init(sim);
 	if (sim->plan->quorum)
 		sim_quorum_init(sim);
+	if (sim->plan->etcd)
+		sim_etcd_init(sim);
 }
 
 static void free_image(struct sim *sim, int image)
@@ -90,6 +92,8 @@ void sim_server_fini(struct sim *sim)
 	for (int i = 0; i < SIM_FAULTS + SIM_PLACES; i++)
 		free_image(sim, i);
 	sim_service_fini(sim);
+	if (sim->plan->etcd)
+		sim_etcd_fini(sim);
 	if (sim->plan->cluster)
 		sim_cluster_fini(sim);
 	else if (sim->plan->quorum)

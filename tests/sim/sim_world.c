@@ -32,6 +32,8 @@ void sim_set_time(struct sim *sim, int64_t now_ns)
 		sim_cluster_set_time(sim);
 	if (sim->plan->quorum)
 		sim_quorum_set_time(sim);
+	if (sim->plan->etcd)
+		sim_etcd_set_time(sim);
 }
 
 /* ---- Of the world ------------------------------------------------------------------------- */
@@ -95,6 +97,8 @@ static void consider_world(struct sim *sim, const struct agenda *agenda, struct 
 		consider(next, sim, SIM_SERVICE, sim_service_due(sim));
 	if (sim->plan->cluster)
 		consider(next, sim, SIM_SERVICE, sim_cluster_due(sim));
+	if (sim->plan->etcd)
+		consider(next, sim, SIM_SERVICE, sim_etcd_world_due(sim));
 	skip_faults(sim);
 	if (sim->ending)
 		return;
@@ -129,6 +133,8 @@ static void world_happen(struct sim *sim, struct agenda *agenda, const struct si
 	case SIM_SERVICE:
 		if (sim->plan->cluster)
 			sim_cluster_happen(sim);
+		else if (sim->plan->etcd)
+			sim_etcd_happen(sim);
 		else
 			sim_service_happen(sim);
 		break;
@@ -184,6 +190,8 @@ static bool is_between(const struct sim *sim)
 {
 	if (sim->plan->quorum)
 		return sim_quorum_voters(sim) < sim->quorum.majority;
+	if (sim->plan->etcd)
+		return em_leader(sim->etcd.model) < 0;
 	return sim_server_in_grace(sim) || (sim->plan->sentinels && sim->now_ns < sim->up_ns);
 }
 
@@ -212,7 +220,7 @@ static bool step(struct sim *sim, struct agenda *agenda, int64_t end_ns)
 	}
 	if (!sim->ending && is_between(sim))
 		sim->tally.grace_seconds += (double)(next.at_ns - sim->now_ns) / 1e9;
-	else if (!sim->ending && (sim->plan->sentinels || sim->plan->quorum))
+	else if (!sim->ending && (sim->plan->sentinels || sim->plan->quorum || sim->plan->etcd))
 		sim->tally.following_seconds += (double)(next.at_ns - sim->now_ns) / 1e9;
 	if (!sim->ending)
 		sim->tally.client_seconds += alive * (double)(next.at_ns - sim->now_ns) / 1e9;
@@ -226,7 +234,10 @@ static bool step(struct sim *sim, struct agenda *agenda, int64_t end_ns)
 	} else {
 		world_happen(sim, agenda, &next);
 	}
-	sim_check_names(sim);
+	if (sim->plan->etcd)
+		sim_etcd_check_names(sim);
+	else
+		sim_check_names(sim);
 	return true;
 }
 
