@@ -318,7 +318,8 @@ typedef struct lk_client_options {
  * LK_EINVALID   the URL or an option is wrong, or a file of TLS is not usable, or the library was
  *               built without TLS or etcd; lk_errmsg() names it.  Also: the server of a redis://
  *               URL is a sentinel, or the other way round, or no sentinel knows the service; or a
- *               node of a Cluster, and the URL is lazy or has a database other than 0
+ *               node of a Cluster, and the URL is lazy or has a database other than 0; or the
+ *               servers belong to a quorum of another number of servers than the URL has
  * LK_ECONN      the store was not reached within the connect timeout, or it is not ready: it loads
  *               its data, is busy, is a replica, or has its maximum of clients; or no sentinel,
  *               or no node of the Cluster, answers; or no majority of a quorum votes: lk_errmsg()

@@ -471,7 +471,28 @@ TEST(open_at_a_young_server_of_a_larger_quorum_fails_in_time)
 	OK(lk_client_close(client));
 	snprintf(url, sizeof(url), "redis+quorum://127.0.0.1:%d?connect_timeout=500",
 	         servers[1].port);
-	EXPECT(lk_client_open(url, NULL, &client), LK_EFOREIGN);
+	EXPECT(lk_client_open(url, NULL, &client), LK_EINVALID);
+}
+
+/* Waiting does not mend the URL. */
+TEST(servers_of_a_larger_quorum_are_refused_at_once)
+{
+	int64_t began_ms = now_ms();
+	lk_client *client;
+	char url[100];
+
+	quorum_setup_begin(&setup, 0);
+	snprintf(url, sizeof(url), "redis+quorum://127.0.0.1:%d?connect_timeout=60000",
+	         servers[1].port);
+	EXPECT(lk_client_open(url, NULL, &client), LK_EINVALID);
+	ck_assert_msg(is_named(&servers[1]) && strstr(lk_errmsg(), "host: 1 in the list, but "),
+	              "%s", lk_errmsg());
+	snprintf(url, sizeof(url), "redis+quorum://127.0.0.1:%d?lazy=1", servers[1].port);
+	client = client_at(url);
+	for (int i = 0; i < 2; i++)
+		EXPECT(lk_lock_acquire(lock_named(client, "a"), LK_FOREVER, NULL), LK_EINVALID);
+	OK(lk_client_close(client));
+	ck_assert_int_le(now_ms() - began_ms, 30000);
 }
 
 /* One of three has lost its memory: the others show and break what they have granted. */

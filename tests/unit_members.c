@@ -168,7 +168,37 @@ TEST(set_of_another_size_does_not_vote)
 	for (int i = 0; i < 3; i++)
 		rejoin(0, i);
 	ck_assert(!lk__quorum_is_ready(&vq.client[0].core));
-	ck_assert_int_eq(lk__quorum_explain(&vq.client[0].core, &why), LK_EFOREIGN);
+	ck_assert_int_eq(lk__quorum_explain(&vq.client[0].core, &why), LK_EINVALID);
+	ck_assert_str_eq(why.text,
+	                 "host: 3 in the list, but server 3 belongs to a quorum of 5: list "
+	                 "all its servers");
+	vq_end();
+}
+
+/* A client that was opened lazily learns it later.  Two of three are enough. */
+TEST(wait_for_a_set_of_another_size_is_refused)
+{
+	struct lk__op *op;
+
+	vq_start(3, 1);
+	mark_by_hand(0, "larger_set 1/5 20000");
+	mark_by_hand(1, "larger_set 2/5 20000");
+	lua_store_text(vq.server[2].store, "DEL", "lk:epoch", NULL);
+	for (int i = 0; i < 3; i++)
+		vq_cut(0, i, false);
+	for (int i = 0; i < 3; i++)
+		vq.client[0].links[i].session.epoch = (struct lk__epoch){0};
+	memset(vq.client[0].core.quorum->set, 0, sizeof(vq.client[0].core.quorum->set));
+	op = vq_acquire(0);
+	vq_join(0, 2);
+	vq_join(0, 0);
+	vq_settle();
+	vq_waits(op);
+	vq_join(0, 1);
+	vq_settle();
+	vq_done(op, LK_EINVALID);
+	vq_done(vq_acquire(0), LK_EINVALID);
+	ck_assert_str_eq(set_of(2), "");
 	vq_end();
 }
 

@@ -205,6 +205,18 @@ static void make_set(struct lk__core *core, int64_t now_ns)
 	     quorum->begins_ms ? quorum->begins_ms : LK__LONGEST_MS);
 }
 
+/* Let the tickets see that no majority will vote. */
+static void refuse_misfits(struct lk__core *core)
+{
+	struct lk__ticket *ticket;
+
+	if (!lk__quorum_misfits(core, NULL))
+		return;
+	for (ticket = core->all_tickets; ticket; ticket = ticket->next)
+		if (ticket->legs)
+			lk__quorum_touch(core, ticket);
+}
+
 void lk__members_judge(struct lk__core *core, int64_t now_ns)
 {
 	struct lk__quorum *quorum = core->quorum;
@@ -213,6 +225,7 @@ void lk__members_judge(struct lk__core *core, int64_t now_ns)
 
 	if (!epoch) {
 		make_set(core, now_ns);
+		refuse_misfits(core);
 		return;
 	}
 	if (quorum->begins_ms && strcmp(epoch->set, quorum->own) != 0)
@@ -411,12 +424,38 @@ static unsigned explain_all(const struct lk__core *core, struct reason reasons[L
 	return count;
 }
 
+bool lk__quorum_misfits(const struct lk__core *core, struct lk__why *why)
+{
+	const struct lk__quorum *quorum = core->quorum;
+	const struct lk__session *found = NULL;
+	char number[NUMBER_SIZE];
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < core->link_count; i++) {
+		const struct lk__session *session = core->links[i];
+		if (!lk__session_is_up(session) || !session->epoch.set[0] ||
+		    session->epoch.set_servers == quorum->servers)
+			continue;
+		found = session;
+		count++;
+	}
+	if (count <= quorum->servers - quorum->majority)
+		return false;
+	/* As a part of the URL that can be judged without its servers. */
+	lk__why_set(why, LK_EINVALID,
+	            "host: %u in the list, but %s belongs to a quorum of %u: list all its servers",
+	            quorum->servers, name_of(found, number), found->epoch.set_servers);
+	return true;
+}
+
 lk_err lk__quorum_explain(const struct lk__core *core, struct lk__why *why)
 {
 	const struct lk__quorum *quorum = core->quorum;
 	struct reason reasons[LK__SERVERS_MAX] = {{NULL}};
 	unsigned count = explain_all(core, reasons);
 
+	if (lk__quorum_misfits(core, why))
+		return why->err;
 	if (!count || (!quorum->begins_ms && quorum->servers - count >= quorum->majority))
 		return LK_OK;
 	if (quorum->begins_ms)

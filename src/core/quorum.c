@@ -321,8 +321,13 @@ static void refuse_lease(struct lk__core *core, int64_t now_ns, struct lk__ticke
 static void decide_wait(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
 	struct lk__legs *legs = ticket->legs;
+	struct lk__why why;
 	uint64_t fence;
 
+	if (!legs->priority && lk__quorum_misfits(core, &why)) {
+		lk__ticket_refuse(core, now_ns, ticket, why.err, why.text);
+		return;
+	}
 	/* The handle was opened before the longest lease was known. */
 	if (is_too_long(core, ticket) && ticket->queue->by_default)
 		ticket->queue->lease_ms = core->quorum->longest_ms;

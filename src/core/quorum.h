@@ -70,6 +70,9 @@ bool lk__quorum_accepts(const struct lk__core *core, const struct lk__session *s
 /* May that server have forgotten what it granted? */
 bool lk__quorum_is_young(const struct lk__core *core, const struct lk__session *session,
                          int64_t now_ns);
+/* Do so many connected servers belong to quorums of another number of servers that no majority is
+ * left?  Waiting does not help: the URL is wrong.  *why says so. */
+bool lk__quorum_misfits(const struct lk__core *core, struct lk__why *why);
 /* Why no majority votes; the error for a call whose requests could not be sent.  LK_OK if one
  * does. */
 lk_err lk__quorum_explain(const struct lk__core *core, struct lk__why *why);

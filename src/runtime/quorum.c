@@ -178,7 +178,8 @@ lk_err lk__quorum_await(struct lk_client *client, int64_t deadline_ns, bool give
 	client->quorum_waiters++;
 	while (!(ready = is_ready(client) && !find_taken(client)) && !client->core.closing) {
 		int64_t now_ns = lk__now_ns();
-		if (find_taken(client) || (gives_up && find_invalid(client)) || is_refused(client))
+		if (find_taken(client) || (gives_up && find_invalid(client)) ||
+		    is_refused(client) || lk__quorum_misfits(&client->core, NULL))
 			break;
 		/* The reason may be with a server that has not answered yet. */
 		if (gives_up && is_hopeless(client, &open)) {
