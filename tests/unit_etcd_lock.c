@@ -310,7 +310,8 @@ TEST(waiter_whose_lease_was_revoked_begins_again)
 	holds(0);
 	begin_waiting(1, &op);
 	for (struct lk__etcd_lease *lease = ve.client[1].session.leases; lease; lease = lease->next)
-		ve_revoke(lease->id);
+		if (lease != ve.client[1].session.home)
+			ve_revoke(lease->id);
 	ck_assert_int_eq(ve_tickets(), 1);
 	ve_pass(15000);
 	ve_waits(op);
@@ -493,6 +494,28 @@ TEST(waiter_asks_again_when_its_watch_was_compacted)
 	ve_done(op, LK_OK);
 	releases(1);
 	ve_end();
+}
+
+/* By itself, or with its lease.  The waiter would look by itself much later. */
+TEST(mailbox_that_was_deleted_is_put_again)
+{
+	for (int with_lease = 0; with_lease < 2; with_lease++) {
+		struct lk__op *op;
+		char key[64];
+		ve_start(&one, 2);
+		holds(0);
+		begin_waiting(1, &op);
+		snprintf(key, sizeof(key), "lk/c/%s", ve.client[1].id);
+		if (with_lease)
+			ve_revoke(ve.client[1].session.home->id);
+		else
+			ve_delete(key);
+		ve_pass(100);
+		releases(0);
+		ve_done(op, LK_OK);
+		releases(1);
+		ve_end();
+	}
 }
 
 TEST(full_store_releases_and_renews)

@@ -92,6 +92,7 @@ void lk__etcd_session_end(struct lk__etcd_session *session)
 	for (; lease && session->state != LK__ETCD_DOWN; lease = lease->next)
 		if (lease->state != LK__LEASE_NEW)
 			revoke(session, lease);
+	session->state = LK__ETCD_DOWN; /* it puts nothing any more */
 }
 
 void lk__etcd_lease_sweep(struct lk__etcd_session *session)

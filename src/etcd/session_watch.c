@@ -24,7 +24,6 @@ bool lk__etcd_watch_mailbox(struct lk__etcd_session *session)
 	return send_create(session, &(struct lk__etcd_watch_create){
 					    .key = {key, len},
 					    .watch_id = LK__ETCD_MAILBOX_WATCH,
-					    .no_delete = true,
 				    });
 }
 
@@ -196,6 +195,14 @@ static void happened(struct lk__etcd_session *session, uint32_t watch_id,
 		wanted(session, ticket);
 }
 
+/* Without a mailbox each grant would be late. */
+static void mailbox_is_gone(struct lk__etcd_session *session, int64_t now_ns)
+{
+	if (session->state == LK__ETCD_READY)
+		lk__etcd_set_up_again(session);
+	lk__etcd_run(session, now_ns);
+}
+
 /* Events may be missing. */
 static void ended(struct lk__etcd_session *session, uint32_t watch_id)
 {
@@ -232,6 +239,8 @@ bool lk__etcd_session_watched(struct lk__etcd_session *session, int64_t now_ns, 
 	while (lk__pb_next(&answer.events, &event)) {
 		if (watch_id == LK__ETCD_MAILBOX_WATCH && event.type == LK__ETCD_EVENT_PUT)
 			read_letter(session, event.kv.value);
+		else if (watch_id == LK__ETCD_MAILBOX_WATCH)
+			mailbox_is_gone(session, now_ns);
 		else
 			happened(session, watch_id, &event);
 	}
