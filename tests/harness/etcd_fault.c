@@ -13,6 +13,7 @@
 
 struct etcd_servers etcd;
 struct proxy etcd_proxies[ETCD_NODES_MAX];
+const char *etcd_login = "";
 
 void etcd_fault_set_up(void)
 {
@@ -31,7 +32,7 @@ const char *etcd_url_of(unsigned nodes, bool far, const char *options)
 		if (nodes & 1u << i)
 			chosen.nodes[chosen.count++].port =
 				far ? etcd_proxies[i].port : etcd.nodes[i].port;
-	return etcd_url(&chosen, "", options);
+	return etcd_url(&chosen, etcd_login, options);
 }
 
 lk_client *etcd_client(unsigned nodes)
@@ -73,11 +74,27 @@ static bool ask(struct etcd_link *link, const char *path, const struct lk__pb_sh
 	return false;
 }
 
+static bool log_in(struct etcd_link *link)
+{
+	const char *colon = strchr(etcd_login, ':');
+	struct lk__etcd_authenticate request;
+	struct lk__etcd_authenticate_answer answer;
+
+	if (!colon)
+		return true;
+	request.name = (struct lk__bytes){etcd_login, (size_t)(colon - etcd_login)};
+	request.password = (struct lk__bytes){colon + 1, strcspn(colon + 1, "@")};
+	lk__etcd_put_authenticate(etcd_message(link), &request);
+	return ask(link, "/etcdserverpb.Auth/Authenticate", &lk__etcd_authenticate_shape, &answer,
+	           ETCD_SOON_MS) &&
+	       !lk__h2_set_token(link->h2, answer.token);
+}
+
 static bool open_link(struct etcd_link *link, int node)
 {
 	memset(link, 0, sizeof(*link));
 	link->call_ms = LOOK_MS;
-	if (etcd.nodes[node].pid && !etcd_link_open(link, etcd.nodes[node].port)) {
+	if (etcd.nodes[node].pid && !etcd_link_open(link, etcd.nodes[node].port) && log_in(link)) {
 		etcd_message(link);
 		return true;
 	}
@@ -180,20 +197,27 @@ void etcd_lead(int node)
 	}
 }
 
+/* All keys with that prefix: from it to end. */
+static void bounds(const char *prefix, char end[200], struct lk__bytes *from, struct lk__bytes *to)
+{
+	size_t len = strlen(prefix);
+
+	ck_assert_uint_lt(len, 200);
+	memcpy(end, prefix, len + 1);
+	end[len - 1]++;
+	*from = (struct lk__bytes){prefix, len};
+	*to = (struct lk__bytes){end, len};
+}
+
 int64_t etcd_keys(int node, const char *prefix)
 {
 	char end[200];
-	size_t len = strlen(prefix);
 	struct lk__etcd_range range = {.serializable = true, .count_only = true};
 	struct lk__etcd_range_answer answer;
 	struct etcd_link link;
 	int64_t count = -1;
 
-	ck_assert_uint_lt(len, sizeof(end));
-	memcpy(end, prefix, len + 1);
-	end[len - 1]++;
-	range.key = (struct lk__bytes){prefix, len};
-	range.range_end = (struct lk__bytes){end, len};
+	bounds(prefix, end, &range.key, &range.range_end);
 	if (!open_link(&link, node))
 		return -1;
 	lk__etcd_put_range(&link.writer, &range);
@@ -214,6 +238,66 @@ int64_t etcd_tickets(int node, const char *name)
 bool etcd_is_clear(int node)
 {
 	return etcd_keys(node, "lk/") == 0;
+}
+
+void etcd_delete(int node, const char *prefix)
+{
+	char end[200];
+	struct lk__etcd_delete del = {0};
+	struct lk__etcd_delete_answer answer;
+	struct etcd_link link;
+
+	bounds(prefix, end, &del.key, &del.range_end);
+	ck_assert(open_link(&link, node));
+	lk__etcd_put_delete(&link.writer, &del);
+	etcd_ask(&link, ETCD_KV "DeleteRange", &lk__etcd_delete_shape, &answer);
+	etcd_link_close(&link);
+	ck_assert_int_gt(answer.deleted, 0);
+}
+
+void etcd_revoke_all(void)
+{
+	char ids[64][20];
+	int count = 0;
+	const char *at = etcd_ctl(&etcd, "lease list");
+
+	while ((at = strchr(at, '\n')) && at[1] && count < 64) {
+		at++;
+		if (strcspn(at, "\n") == 16)
+			snprintf(ids[count++], sizeof(ids[0]), "%.16s", at);
+	}
+	ck_assert_int_gt(count, 0);
+	for (int i = 0; i < count; i++)
+		etcd_ctl(&etcd, "lease revoke %s 2>&1 || true", ids[i]);
+}
+
+void etcd_replace_by_learner(int node)
+{
+	const struct etcd_node *own = &etcd.nodes[node];
+
+	etcd_ctl(&etcd, "member remove %llx", (unsigned long long)member_ids[node]);
+	etcd_kill(&etcd, node);
+	ck_assert(!shell("rm -rf '%s/n%d'", etcd.dir, node));
+	etcd_ctl(&etcd, "member add n%d --learner --peer-urls=http://127.0.0.1:%d", node,
+	         own->peer_port);
+	etcd.args[1] = "--initial-cluster-state";
+	etcd.args[2] = "existing";
+	member_ids[node] = 0;
+	etcd_begin(&etcd, node);
+}
+
+void etcd_compact(int node)
+{
+	struct lk__etcd_lease_revoke_answer answer; /* it has only a header, too */
+	struct etcd_link link;
+	struct etcd_view view;
+
+	ck_assert(WITHIN(ETCD_SOON_MS, etcd_look(node, &view)));
+	ck_assert(open_link(&link, node));
+	lk__pb_put_number(&link.writer, 1, (uint64_t)view.revision);
+	/* Refused, if nothing was written since the last one. */
+	ask(&link, ETCD_KV "Compact", &lk__etcd_lease_revoke_shape, &answer, LOOK_MS);
+	etcd_link_close(&link);
 }
 
 void etcd_write(int node)
@@ -310,7 +394,7 @@ static void note_loss(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason r
 	losses.count++;
 }
 
-static lk_lock *lock_of(lk_client *client, const char *name, int64_t lease_ms)
+lk_lock *etcd_lock(lk_client *client, const char *name, int64_t lease_ms)
 {
 	const lk_lock_options options = {
 		.lease_ms = lease_ms, .owner = LK_OWNER_HANDLE, .on_lost = note_loss};
@@ -325,15 +409,15 @@ void etcd_scene_begin(struct etcd_scene *scene)
 	scene->lonely = etcd_client(1);
 	scene->roaming = etcd_client_at(0);
 	scene->rival = etcd_client(6);
-	scene->lost = lock_of(scene->lonely, "lost", LOST_LEASE_MS);
-	scene->kept = lock_of(scene->roaming, "kept", KEPT_LEASE_MS);
+	scene->lost = etcd_lock(scene->lonely, "lost", LOST_LEASE_MS);
+	scene->kept = etcd_lock(scene->roaming, "kept", KEPT_LEASE_MS);
 	OK(lk_lock_acquire(scene->lost, ETCD_SOON_MS, &scene->fence));
 	OK(lk_lock_acquire(scene->kept, ETCD_SOON_MS, NULL));
 	scene->waits_for_lost.other = scene->lost;
 	scene->waits_for_kept.other = scene->kept;
-	etcd_waiter_start(&scene->waits_for_lost, lock_of(scene->rival, "lost", KEPT_LEASE_MS),
+	etcd_waiter_start(&scene->waits_for_lost, etcd_lock(scene->rival, "lost", KEPT_LEASE_MS),
 	                  LK_FOREVER);
-	etcd_waiter_start(&scene->waits_for_kept, lock_of(scene->rival, "kept", KEPT_LEASE_MS),
+	etcd_waiter_start(&scene->waits_for_kept, etcd_lock(scene->rival, "kept", KEPT_LEASE_MS),
 	                  LK_FOREVER);
 	ck_assert(WITHIN(ETCD_SOON_MS, etcd_tickets(0, "lost") == 2));
 	ck_assert(WITHIN(ETCD_SOON_MS, etcd_tickets(0, "kept") == 2));

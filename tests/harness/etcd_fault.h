@@ -16,6 +16,7 @@
 
 extern struct etcd_servers etcd;
 extern struct proxy etcd_proxies[ETCD_NODES_MAX];
+extern const char *etcd_login; /* of clients, "user:password@" or "" */
 
 /* Start the nodes, and the proxies. */
 void etcd_fault_set_up(void);
@@ -42,6 +43,13 @@ int etcd_leader_but(int not_this);
 int64_t etcd_keys(int node, const char *prefix);
 /* The tickets of a lock. */
 int64_t etcd_tickets(int node, const char *name);
+/* Delete the keys with that prefix; compact the store up to its revision. */
+void etcd_delete(int node, const char *prefix);
+/* Remove the node from the cluster, and let it be a learner. */
+void etcd_replace_by_learner(int node);
+/* Revoke all leases that there are. */
+void etcd_revoke_all(void);
+void etcd_compact(int node);
 /* Ask the node to write something, and do not wait. */
 void etcd_write(int node);
 /* The node grants a lease, and renews it: its time to live in seconds, -1 = it does not. */
@@ -61,6 +69,8 @@ struct etcd_waiter {
 	atomic_bool ended;
 	pthread_t thread;
 };
+/* A lock whose handle owns the hold; its losses are in watch.h's. */
+lk_lock *etcd_lock(lk_client *client, const char *name, int64_t lease_ms);
 void etcd_waiter_start(struct etcd_waiter *waiter, lk_lock *lock, int64_t wait_ms);
 lk_err etcd_waiter_join(struct etcd_waiter *waiter);
 

@@ -144,7 +144,7 @@ static void run(const struct etcd_servers *servers, int node)
 	execvp(etcd_program("etcd"), exec_argv);
 }
 
-static void start_node(struct etcd_servers *servers, int node)
+void etcd_begin(struct etcd_servers *servers, int node)
 {
 	pid_t parent = getpid(), pid = fork();
 	char log[120];
@@ -219,7 +219,7 @@ static bool start_all(struct etcd_servers *servers)
 	if (servers->prepare)
 		servers->prepare(servers);
 	for (int i = 0; i < servers->count; i++)
-		start_node(servers, i);
+		etcd_begin(servers, i);
 	for (int i = 0; i < servers->count; i++)
 		if (!wait_for(servers, i))
 			return false;
@@ -248,8 +248,18 @@ void etcd_stop(struct etcd_servers *servers)
 void etcd_restart(struct etcd_servers *servers, int node)
 {
 	etcd_kill(servers, node);
-	start_node(servers, node);
+	etcd_begin(servers, node);
 	ck_assert_msg(wait_for(servers, node), "etcd in %s does not start again", servers->dir);
+}
+
+void etcd_restart_dead(struct etcd_servers *servers)
+{
+	for (int i = 0; i < servers->count; i++)
+		if (!servers->nodes[i].pid)
+			etcd_begin(servers, i);
+	for (int i = 0; i < servers->count; i++)
+		ck_assert_msg(wait_for(servers, i), "etcd in %s does not start again",
+		              servers->dir);
 }
 
 const char *etcd_ctl(const struct etcd_servers *servers, const char *fmt, ...)

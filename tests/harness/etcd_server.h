@@ -38,8 +38,12 @@ void etcd_stop(struct etcd_servers *servers);
 void etcd_kill(struct etcd_servers *servers, int node);
 void etcd_pause(struct etcd_servers *servers,
                 int node); /* SIGSTOP, and waits until it is stopped */
+/* Start the node's process. */
+void etcd_begin(struct etcd_servers *servers, int node);
 /* Start it again, and wait until it has a leader. */
 void etcd_restart(struct etcd_servers *servers, int node);
+/* Start all that do not run, and wait until each has a leader. */
+void etcd_restart_dead(struct etcd_servers *servers);
 /* The URL that names all nodes, with that userinfo ("user:password@" or "") and options ("?lazy=1"
  * or ""): static memory. */
 const char *etcd_url(const struct etcd_servers *servers, const char *userinfo, const char *options);
