@@ -141,6 +141,8 @@ TEST(server_of_another_set_does_not_vote)
 
 TEST(servers_of_different_sets_do_not_vote)
 {
+	struct lk__why why;
+
 	vq_start(3, 1);
 	mark_by_hand(1, "another_set 1/3 20000");
 	mark_by_hand(2, "third_set 1/3 20000");
@@ -152,6 +154,10 @@ TEST(servers_of_different_sets_do_not_vote)
 	join_all(0);
 	vq_settle();
 	ck_assert(!lk__quorum_is_ready(&vq.client[0].core));
+	ck_assert_int_eq(lk__quorum_explain(&vq.client[0].core, &why), LK_EFOREIGN);
+	ck_assert_msg(strstr(why.text, "; server 2: belongs to set another_set, others do not; "
+	                               "server 3: belongs to set third_set, others do not"),
+	              "%s", why.text);
 	vq_end();
 }
 

@@ -109,15 +109,23 @@ static unsigned count_set(const struct lk__core *core, const struct lk__epoch *l
 	return count;
 }
 
+static bool have_all_answered(const struct lk__core *core)
+{
+	unsigned answered = 0;
+
+	for (unsigned i = 0; i < core->link_count; i++)
+		answered += core->links[i]->epoch.len > 0;
+	return answered == core->quorum->servers;
+}
+
 /* The marker whose set is the quorum's, NULL if that is unknown. */
 static const struct lk__epoch *find_set(const struct lk__core *core)
 {
 	const struct lk__epoch *found = NULL;
-	unsigned answered = 0, marked = 0;
+	unsigned marked = 0;
 
 	for (unsigned i = 0; i < core->link_count; i++) {
 		const struct lk__epoch *epoch = &core->links[i]->epoch;
-		answered += epoch->len > 0;
 		if (!epoch->set[0])
 			continue;
 		marked++;
@@ -127,7 +135,7 @@ static const struct lk__epoch *find_set(const struct lk__core *core)
 	}
 	if (!found || count_set(core, found) >= core->quorum->majority)
 		return found;
-	return answered == core->quorum->servers && count_set(core, found) == marked ? found : NULL;
+	return have_all_answered(core) && count_set(core, found) == marked ? found : NULL;
 }
 
 /* ---- Marking ------------------------------------------------------------------------------ */
@@ -321,6 +329,8 @@ static bool explain(const struct lk__core *core, const struct lk__session *sessi
 	else if (epoch->set[0] && epoch->set_servers != core->quorum->servers)
 		lk__why_set(why, LK_EFOREIGN, "belongs to a quorum of %u servers",
 		            epoch->set_servers);
+	else if (epoch->set[0] && have_all_answered(core))
+		lk__why_set(why, LK_EFOREIGN, "belongs to set %s, others do not", epoch->set);
 	else
 		reason->is_result = lk__why_set(why, LK_ECONN,
 		                                "its set is not known until all have "
