@@ -204,8 +204,8 @@ static void use_counted(void *arg)
 	}
 }
 
-/* The background thread reads the answers of all servers, and wakes each call once. */
-TEST(acquire_and_release_wake_the_caller_once_each)
+/* The thread of the call polls all servers itself, and not again for each of their answers. */
+TEST(acquire_and_release_wake_no_other_thread)
 {
 	const struct calls_work plan = {open_counted, use_counted, NULL, EACH};
 	struct calls calls;
@@ -216,8 +216,10 @@ TEST(acquire_and_release_wake_the_caller_once_each)
 	calls = calls_of(&plan);
 	printf("pair: %.2f calls: %.2f sends, %.2f receives, %.2f polls, %.2f sleeps, %.2f wakes\n",
 	       calls.all, calls.sends, calls.receives, calls.polls, calls.sleeps, calls.wakes);
-	ck_assert_msg(calls.sends < 2 * N + 0.5 && calls.receives < 2 * N + 0.5,
+	/* The answer of one server decides nothing, and may not have come yet when it is read. */
+	ck_assert_msg(calls.sends < 2 * N + 0.5 && calls.receives < 2 * (N + 1) + 0.5,
 	              "%.2f sends, %.2f receives", calls.sends, calls.receives);
-	ck_assert_msg(calls.sleeps < 3.5 && calls.wakes < 3.5, "%.2f sleeps, %.2f wakes",
-	              calls.sleeps, calls.wakes);
+	ck_assert_msg(calls.sleeps < 0.5 && calls.wakes < 0.5 && calls.polls < 3.5,
+	              "%.2f sleeps, %.2f wakes, %.2f polls", calls.sleeps, calls.wakes,
+	              calls.polls);
 }

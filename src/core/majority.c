@@ -146,3 +146,64 @@ bool lk__legs_were_lost(const struct lk__ticket *ticket)
 	return ticket->released && legs->missing &&
 	       lk__legs_bits(legs->held) - lk__legs_bits(legs->missing) < legs->majority;
 }
+
+/* ---- Responses that decide nothing yet ----------------------------------------------------- */
+
+static const struct lk__legs *legs_of(const struct lk__op *op)
+{
+	const struct lk__ticket *ticket = NULL;
+
+	if (op->awaits == LK__FOR_GRANT)
+		ticket = op->queue->ticket;
+	else if (op->awaits == LK__FOR_LEAVE)
+		ticket = op->ticket;
+	return ticket ? ticket->legs : NULL;
+}
+
+/* Is the leg's response in flight, on which the op may depend? */
+static bool is_pending(const struct lk__op *op, const struct lk__ticket *leg, int64_t now_ns)
+{
+	if (!leg)
+		return false;
+	if (op->awaits == LK__FOR_LEAVE)
+		return leg->leave.state == LK__IN_FLIGHT;
+	return leg->main.state == LK__IN_FLIGHT && !lk__leg_is_valid(leg, now_ns);
+}
+
+/* Has the server answered what counts against the op? */
+static bool is_against(const struct lk__op *op, const struct lk__legs *legs, unsigned server,
+                       int64_t now_ns)
+{
+	const struct lk__ticket *leg = legs->leg[server];
+
+	if (op->awaits == LK__FOR_LEAVE)
+		return legs->unleft >> server & 1;
+	if (op->only_try)
+		return !lk__leg_is_valid(leg, now_ns) && !is_pending(op, leg, now_ns);
+	return leg && leg->is_refused;
+}
+
+/* A majority decides for the op, and a majority against it, since the number of servers is odd. */
+uint8_t lk__quorum_spared(const struct lk__op *op, int64_t now_ns)
+{
+	const struct lk__legs *legs = legs_of(op);
+	unsigned pro, against = 0, decided;
+	uint8_t spared = 0;
+
+	if (!legs)
+		return 0;
+	pro = op->awaits == LK__FOR_LEAVE ? lk__legs_bits(legs->left)
+	                                  : lk__legs_valid(legs, now_ns);
+	for (unsigned i = 0; i < legs->servers; i++)
+		against += is_against(op, legs, i, now_ns);
+	decided = pro > against ? pro : against;
+	/* One more response decides nothing before a majority lacks one.  The first ones: they were
+	 * sent first. */
+	for (unsigned i = 0; i < legs->servers && decided + 1 < legs->majority; i++) {
+		if (!is_pending(op, legs->leg[i], now_ns))
+			continue;
+		spared |= (uint8_t)(1U << i);
+		decided++;
+	}
+	return spared;
+}

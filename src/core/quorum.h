@@ -73,6 +73,9 @@ bool lk__quorum_is_young(const struct lk__core *core, const struct lk__session *
 /* Do so many connected servers belong to quorums of another number of servers that no majority is
  * left?  Waiting does not help: the URL is wrong.  *why says so. */
 bool lk__quorum_misfits(const struct lk__core *core, struct lk__why *why);
+/* Servers whose responses decide nothing for the op unless another server responds, too, or a
+ * message comes: a bit for each.  They need not be read before. */
+uint8_t lk__quorum_spared(const struct lk__op *op, int64_t now_ns);
 /* Why no majority votes; the error for a call whose requests could not be sent.  LK_OK if one
  * does. */
 lk_err lk__quorum_explain(const struct lk__core *core, struct lk__why *why);

@@ -85,6 +85,8 @@ void lk__call_wake(struct lk_client *client, struct lk__call *call)
 		lk__wake_notify(&link->reader.wake);
 	if (link && call == link->listener.call)
 		lk__wake_notify(&link->listener.wake);
+	if (call == client->poller.call)
+		lk__poller_wake(client);
 	if (call->parked)
 		lk__park_wake(&call->park, &client->wakes);
 	call->parked = false;
@@ -167,7 +169,8 @@ static bool has_to_park(struct lk_client *client, struct lk__call *call)
 			continue;
 		}
 		lk__reader_pass(client);
-		if (!link || !lk__messages_listen(link, call, now_ns, op->timer.due_ns))
+		if (link ? !lk__messages_listen(link, call, now_ns, op->timer.due_ns)
+		         : !lk__poller_wait(client, call, now_ns))
 			return true;
 	}
 	return false;

@@ -162,7 +162,7 @@ static struct lk_client *new_client(const lk_client_options *options)
 		return NULL;
 	}
 	client->loop.timer_fd = -1;
-	client->loop.wake = (struct lk__wake){-1, -1};
+	client->loop.wake = client->poller.wake = (struct lk__wake){-1, -1};
 	client->log.level = LK_LOG_WARN;
 	client->fork_generation = lk__fork_generation();
 	if (options) {

@@ -60,6 +60,15 @@ struct lk__listener {
 	int64_t alone_ns;      /* several callers waited: none starts to read before */
 };
 
+/* The choice of the thread that polls all links of a quorum: see poller.c. */
+struct lk__poller {
+	struct lk__call *call; /* polls them itself while it waits, NULL = none */
+	struct lk__wake wake;  /* makes it stop */
+	bool is_caller;        /* the loop leaves the links to callers ... */
+	int64_t linger_ns;     /* ... until then, if no caller polls them */
+	int64_t alone_ns;      /* several callers waited: none starts to poll before */
+};
+
 /* A thread that dials: see dial.c. */
 struct lk__dialer {
 	pthread_t thread;
@@ -182,6 +191,7 @@ struct lk_client {
 	int64_t quorum_begins_ms;  /* it makes a new quorum: the longest lease; else 0 */
 	pthread_cond_t quiet_cond; /* a call, a link or the running callback has changed */
 	struct lk__loop loop;
+	struct lk__poller poller;
 	struct lk__callbacks callbacks;
 	int64_t long_lease_ms; /* longer than the grace, to be logged, 0 = none: see news.c */
 	bool long_lease_logged, partial_logged;
@@ -229,8 +239,8 @@ struct lk_semaphore {
 /* Names the link's server in a log: the node of a Cluster, the server of a quorum, otherwise as the
  * URL does.  _locked */
 const char *lk__link_text(const struct lk__link *link, char text[LK__PLACE_SIZE]);
-/* Does the background thread alone read, on each link?  So it is for a quorum, since a call has
- * its responses on several links, and for a store with one stream for both sides. */
+/* Does no call read a link of its own?  So it is for a quorum, since a call has its responses on
+ * several links (poller.c), and for a store with one stream for both sides. */
 bool lk__client_loop_reads(const struct lk_client *client);
 /* The link for the handle's name, the first one of a quorum; the only link where the op's thread
  * may read its responses, NULL = none.  _locked */
@@ -330,6 +340,30 @@ bool lk__messages_listen(struct lk__link *link, struct lk__call *call, int64_t n
                          int64_t deadline_ns);
 /* Let the loop read messages again.  _locked */
 void lk__messages_to_loop(struct lk__link *link);
+
+/* ---- poller.c: the thread that polls the links of a quorum ------------------------------------
+ */
+
+#define LK__LINK_FDS 2 /* of each link in poll(), by enum lk__side */
+
+/* Read the responses and messages of a link that poll() has found, and leave its connection, NULL =
+ * none.  Releases the mutex meanwhile.  _locked */
+void lk__link_serve(struct lk__link *link, struct lk__connection *connection,
+                    const struct pollfd fds[LK__LINK_FDS]);
+/* Let the call's thread poll all links itself, until its op is due, an event or a wake.  False when
+ * it should park.  Releases the mutex meanwhile.  _locked */
+bool lk__poller_wait(struct lk_client *client, struct lk__call *call, int64_t now_ns);
+/* Wake the call that polls, if there is one.  _locked */
+void lk__poller_wake(struct lk_client *client);
+/* If no call polls, let the loop do so again at once.  _locked */
+void lk__poller_to_loop(struct lk_client *client);
+/* For the loop when its timer has fired, and before it judges a link: read what has come, and poll
+ * again unless a call does.  Releases the mutex meanwhile.  _locked */
+void lk__poller_catch_up(struct lk_client *client);
+/* When the loop must do so, LK__NEVER.  _locked */
+int64_t lk__poller_due_ns(const struct lk_client *client);
+bool lk__poller_init(struct lk_client *client);
+void lk__poller_fini(struct lk_client *client);
 
 /* ---- dial.c: threads that dial -------------------------------------------------------------- */
 

@@ -97,6 +97,7 @@ void lk__link_broken(struct lk__link *link, struct lk__connection *connection,
 	lk__wake_notify(&link->reader.wake);
 	if (link->listener.call)
 		lk__wake_notify(&link->listener.wake);
+	lk__poller_wake(client);
 	lk__wake_notify(&client->loop.wake);
 	lk__connection_leave(connection);
 }
@@ -110,6 +111,7 @@ void lk__link_up(struct lk__link *link, struct lk__connection *connection)
 	link->introduce_ns = 0;
 	lk__core_memory(&link->client->core, &link->session, lk__now_ns(), &link->dialer.epoch);
 	lk__core_link_up(&link->client->core, &link->session, lk__now_ns());
+	lk__poller_wake(link->client); /* it polls this one, too */
 	if (link->client->sentinels)
 		lk__sentinels_judge(link);
 }

@@ -12,8 +12,7 @@
 #define POLLRDHUP POLLIN
 #endif
 
-#define OWN_FDS 2  /* wake, timer */
-#define LINK_FDS 2 /* of each link, by enum lk__side */
+#define OWN_FDS 2 /* wake, timer */
 
 /* ---- Duties of the sessions ------------------------------------------------------------------ */
 
@@ -67,7 +66,8 @@ static int64_t link_due(const struct lk__link *link)
 {
 	const struct lk__listener *listener = &link->listener;
 	/* A caller that reads checks for overdue responses itself. */
-	int64_t oldest_ns = link->reader.is_loop ? lk__link_oldest_ns(link) : LK__NEVER;
+	bool is_loop = link->reader.is_loop && !link->client->poller.is_caller;
+	int64_t oldest_ns = is_loop ? lk__link_oldest_ns(link) : LK__NEVER;
 	int64_t due_ns = lk__session_due(&link->session, oldest_ns);
 	int64_t stream_ns = lk__stream_due_ns(link);
 
@@ -82,8 +82,10 @@ static int64_t link_due(const struct lk__link *link)
 
 int64_t lk__loop_due(const struct lk_client *client)
 {
-	int64_t due_ns = lk__core_due(&client->core);
+	int64_t due_ns = lk__core_due(&client->core), poller_ns = lk__poller_due_ns(client);
 
+	if (poller_ns < due_ns)
+		due_ns = poller_ns;
 	for (unsigned i = 0; i < client->link_count; i++) {
 		int64_t link_ns = link_due(client->links[i]);
 		if (link_ns < due_ns)
@@ -153,14 +155,15 @@ static int arm(struct lk_client *client)
 
 static struct pollfd *fds_of(const struct lk__link *link)
 {
-	return &link->client->loop.fds[OWN_FDS + link->index * LINK_FDS];
+	return &link->client->loop.fds[OWN_FDS + link->index * LK__LINK_FDS];
 }
 
-/* Set up the poll() entries of a link; keeps its connection until serve(). */
+/* Set up the poll() entries of a link; keeps its connection until lk__link_serve(). */
 static void watch(struct lk__link *link)
 {
 	struct lk__connection *connection = link->connection;
-	const bool listens = !link->listener.is_caller;
+	const bool reads = link->reader.is_loop && !link->client->poller.is_caller;
+	const bool listens = !link->listener.is_caller && !link->client->poller.is_caller;
 	struct pollfd *fds = fds_of(link);
 
 	fds[LK__MESSAGES] = fds[LK__RESPONSES] = (struct pollfd){.fd = -1};
@@ -170,7 +173,7 @@ static void watch(struct lk__link *link)
 	lk__connection_use(connection);
 	fds[LK__RESPONSES].fd = connection->ops->fd(connection->peer, LK__RESPONSES);
 	fds[LK__RESPONSES].events = POLLRDHUP;
-	if (link->reader.is_loop)
+	if (reads)
 		fds[LK__RESPONSES].events |= POLLIN;
 	if (connection->stuck)
 		fds[LK__RESPONSES].events |= POLLOUT;
@@ -180,22 +183,6 @@ static void watch(struct lk__link *link)
 		fds[LK__MESSAGES].events |= POLLIN;
 	if (connection->messages_out.len)
 		fds[LK__MESSAGES].events |= POLLOUT;
-}
-
-/* Read the responses and messages of a link. */
-static void serve(struct lk__link *link)
-{
-	const struct pollfd *fds = fds_of(link);
-	struct lk__connection *connection = link->polled;
-
-	if (!connection)
-		return;
-	if (fds[LK__MESSAGES].revents && !connection->broken && !connection->hearing &&
-	    !link->listener.is_caller)
-		lk__messages_read(link, connection);
-	if (fds[LK__RESPONSES].revents && !connection->broken && !connection->reading)
-		lk__reader_read(link, connection, NULL, lk__now_ns());
-	lk__connection_leave(connection);
 }
 
 /* Sleep until there is something to read, to write or to do. */
@@ -211,14 +198,17 @@ static void wait_for_events(struct lk_client *client)
 	for (unsigned i = 0; i < count; i++)
 		watch(client->links[i]);
 	lk__client_unlock(client);
-	poll(fds, OWN_FDS + count * LINK_FDS, left_ms);
+	poll(fds, OWN_FDS + count * LK__LINK_FDS, left_ms);
 	if (fds[0].revents)
 		lk__wake_drain(&loop->wake);
 	if (fds[1].revents)
 		lk__timer_drain(loop->timer_fd);
 	pthread_mutex_lock(&client->mutex);
 	for (unsigned i = 0; i < count; i++)
-		serve(client->links[i]);
+		lk__link_serve(client->links[i], client->links[i]->polled,
+		               fds_of(client->links[i]));
+	if (fds[1].revents || !loop->timed)
+		lk__poller_catch_up(client);
 	/* First send the requests that these events have queued. */
 	lk__client_flush(client);
 	if (fds[1].revents)
@@ -245,13 +235,14 @@ bool lk__loop_init(struct lk_client *client)
 	loop->timer_fd = lk__timer_open();
 	loop->armed_ns = LK__NEVER;
 	loop->timed = loop->timer_fd >= 0;
-	loop->fds = calloc(OWN_FDS + LK__NODES_MAX * LINK_FDS, sizeof(struct pollfd));
-	return loop->fds && lk__wake_init(&loop->wake);
+	loop->fds = calloc(OWN_FDS + LK__NODES_MAX * LK__LINK_FDS, sizeof(struct pollfd));
+	return loop->fds && lk__wake_init(&loop->wake) && lk__poller_init(client);
 }
 
 void lk__loop_fini(struct lk_client *client)
 {
 	lk__wake_fini(&client->loop.wake);
+	lk__poller_fini(client);
 	if (client->loop.timer_fd >= 0)
 		close(client->loop.timer_fd);
 	free(client->loop.fds);

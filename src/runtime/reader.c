@@ -19,9 +19,9 @@
  * Only one thread reads at a time: reading is set under the mutex before the first read and cleared
  * under it after the last one.
  *
- * A call on a quorum has its responses on several links, and no thread of a call reads: the loop
- * reads every link, always (is_loop is set while the link is up).  The same is true of a peer with
- * one stream for both sides, on which a message may come at any time.
+ * A call on a quorum has its responses on several links: poller.c chooses the thread that reads all
+ * of them, and is_loop is set while a link is up.  On a peer with one stream for both sides a
+ * message may come at any time: the loop reads it, always.
  *
  * (Schmidt, O'Ryan, Kircher, Pyarali: Leader/Followers, 2000.) */
 #include "client.h"

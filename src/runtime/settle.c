@@ -10,6 +10,7 @@ void lk__client_unlock(struct lk_client *client)
 
 void lk__client_wait_quiet(struct lk_client *client, int64_t ns)
 {
+	lk__poller_to_loop(client); /* the thread does not poll */
 	lk__wakes_now(&client->wakes);
 	lk__cond_wait(&client->quiet_cond, &client->mutex, ns);
 }
