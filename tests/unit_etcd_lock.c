@@ -496,50 +496,6 @@ TEST(waiter_asks_again_when_its_watch_was_compacted)
 	ve_end();
 }
 
-/* By itself, or with its lease.  The waiter would look by itself much later. */
-TEST(mailbox_that_was_deleted_is_put_again)
-{
-	for (int with_lease = 0; with_lease < 2; with_lease++) {
-		struct lk__op *op;
-		char key[64];
-		ve_start(&one, 2);
-		holds(0);
-		begin_waiting(1, &op);
-		snprintf(key, sizeof(key), "lk/c/%s", ve.client[1].id);
-		if (with_lease)
-			ve_revoke(ve.client[1].session.home->id);
-		else
-			ve_delete(key);
-		ve_pass(100);
-		releases(0);
-		ve_done(op, LK_OK);
-		releases(1);
-		ve_end();
-	}
-}
-
-TEST(full_store_releases_and_renews)
-{
-	struct lk__op *ops[3];
-
-	ve_start(&one, 3);
-	holds(0);
-	for (int i = 1; i < 3; i++)
-		begin_waiting(i, &ops[i]);
-	releases(0);
-	ve_done(ops[1], LK_OK);
-	em_set_full(ve.model, true);
-	ve_pass(3 * VE_LEASE_MS);
-	ck_assert_int_eq(ve_state(1), LK_STATE_HELD);
-	releases(1); /* it knows the next one, and cannot write to it */
-	ve_pass(200);
-	ve_done(ops[2], LK_OK);
-	releases(2);
-	ck_assert_int_eq(ve_tickets(), 0);
-	em_set_full(ve.model, false);
-	ve_end();
-}
-
 /* ---- Others ---- */
 
 TEST(ticket_of_another_program_is_waited_for)

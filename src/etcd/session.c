@@ -98,7 +98,7 @@ void lk__etcd_session_up(struct lk__etcd_session *session, int64_t now_ns)
 {
 	session->state = LK__ETCD_IDLE;
 	session->retry_ns = 0;
-	session->is_watching = false;
+	session->is_watching = session->has_no_era = false;
 	lk__decimal(session->era_text, (int64_t)++session->era);
 	for (struct lk__etcd_lease *lease = session->leases; lease; lease = lease->next)
 		if (lease->state == LK__LEASE_LIVE)
@@ -158,6 +158,22 @@ static bool post(struct lk__etcd_session *session)
 	       lk__etcd_call(session, LK__ETCD_FOR_POST, LK__ETCD_CALL_TXN, &writer);
 }
 
+/* A full store takes no era, but deletions: without the key, no ask of an earlier connection puts
+ * anything, either. */
+static void delete_era(struct lk__etcd_session *session)
+{
+	char era[LK__ETCD_OWN_MAX], bytes[512];
+	struct lk__etcd_delete del = {
+		.key = {era, lk__etcd_era_key(era, session->prefix, session->client)}};
+	struct lk__etcd_op op = {.del = &del};
+	struct lk__etcd_txn txn = {.success = &op, .success_count = 1};
+	struct lk__pb_writer writer;
+
+	lk__pb_writer_init(&writer, bytes, sizeof(bytes));
+	lk__etcd_put_txn(&writer, &txn);
+	lk__etcd_call(session, LK__ETCD_FOR_NO_ERA, LK__ETCD_CALL_TXN, &writer);
+}
+
 static void set_up(struct lk__etcd_session *session, int64_t now_ns)
 {
 	if (session->state != LK__ETCD_IDLE || now_ns < session->retry_ns)
@@ -190,6 +206,14 @@ static void posted(struct lk__etcd_session *session, int64_t now_ns,
 		if (!session->is_watching)
 			session->state = LK__ETCD_IDLE;
 	}
+}
+
+static void era_is_gone(struct lk__etcd_session *session, const struct lk__etcd_outcome *outcome)
+{
+	if (outcome->err || session->has_no_era)
+		return;
+	session->has_no_era = true;
+	lk__etcd_add_chores(session);
 }
 
 /* ---- Calls ---------------------------------------------------------------------------------- */
@@ -230,6 +254,8 @@ void lk__etcd_session_outcome(struct lk__etcd_session *session, int64_t now_ns, 
 		lk__etcd_query_outcome(session, call, outcome);
 	else if (call->purpose == LK__ETCD_FOR_POST)
 		posted(session, now_ns, outcome);
+	else if (call->purpose == LK__ETCD_FOR_NO_ERA)
+		era_is_gone(session, outcome);
 	else if (call->purpose != LK__ETCD_FOR_NOTHING)
 		lk__etcd_lease_outcome(session, now_ns, call, outcome);
 	free(call);
@@ -289,8 +315,11 @@ void lk__etcd_refuse(struct lk__etcd_job *job, const struct lk__etcd_outcome *ou
 void lk__etcd_refuse_all(struct lk__etcd_session *session, const struct lk__etcd_outcome *outcome)
 {
 	for (struct lk__etcd_job *job = session->jobs; job; job = job->next)
-		if (!job->is_done && !job->is_calling && !job->wants_round)
+		if (!job->is_done && !job->is_calling && !job->wants_round &&
+		    !(outcome->is_full && job->kind == LK__LEAVE))
 			lk__etcd_refuse(job, outcome);
+	if (outcome->is_full && session->state == LK__ETCD_IDLE && !session->has_no_era)
+		delete_era(session);
 }
 
 static void do_chores(struct lk__etcd_session *session, int64_t now_ns)

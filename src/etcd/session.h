@@ -111,6 +111,7 @@ struct lk__etcd_session {
 		LK__ETCD_READY,
 	} state;
 	bool is_watching; /* the mailbox, over this connection */
+	bool has_no_era;  /* the key was deleted over it, since a full store takes no other one */
 	int64_t retry_ns; /* IDLE, after a refusal: not before */
 	uint64_t era;
 	char era_text[LK__DECIMAL_SIZE];

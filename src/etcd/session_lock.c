@@ -166,7 +166,8 @@ static void leave(struct lk__etcd_session *session, struct lk__etcd_job *job)
 		return;
 	}
 	ticket->is_leaving = true;
-	if (session->state != LK__ETCD_READY || ticket->busy || is_preceded(session, job))
+	if ((session->state != LK__ETCD_READY && !session->has_no_era) || ticket->busy ||
+	    is_preceded(session, job))
 		return;
 	lk__etcd_leave(&recipe, &queue, job->nonce, ticket->created, ticket->next,
 	               ticket->is_waiting ? 0 : ticket->count);
@@ -218,8 +219,11 @@ static void serve(struct lk__etcd_session *session, struct lk__etcd_job *job)
 	const struct lk__answer nothing = {.kind = LK__LEFT};
 	struct lk__etcd_recipe recipe;
 
-	if (session->state != LK__ETCD_READY && job->kind != LK__BREAK)
+	if (session->state != LK__ETCD_READY && job->kind != LK__BREAK) {
+		if (session->has_no_era) /* and no room for a letter */
+			lk__etcd_done(job, &nothing);
 		return;
+	}
 	if (!memo)
 		lk__etcd_look(&recipe, &queue, "");
 	else if (memo->count && memo->first[0].client[0])

@@ -46,6 +46,7 @@ enum lk__etcd_purpose {
 	LK__ETCD_FOR_JOB,
 	LK__ETCD_FOR_QUERY,
 	LK__ETCD_FOR_POST,
+	LK__ETCD_FOR_NO_ERA,
 	LK__ETCD_FOR_GRANT,
 	LK__ETCD_FOR_KEEP_ALIVE,
 	LK__ETCD_FOR_READ,
@@ -98,7 +99,8 @@ void lk__etcd_run(struct lk__etcd_session *session, int64_t now_ns);
 /* The answer to the job. */
 void lk__etcd_done(struct lk__etcd_job *job, const struct lk__answer *answer);
 void lk__etcd_refuse(struct lk__etcd_job *job, const struct lk__etcd_outcome *outcome);
-/* The same for all jobs that wait for a lease or for the set-up. */
+/* The same for all jobs that wait for a lease or for the set-up.  In a full store, those that leave
+ * go on without it. */
 void lk__etcd_refuse_all(struct lk__etcd_session *session, const struct lk__etcd_outcome *outcome);
 extern const struct lk__etcd_outcome lk__etcd_no_memory, lk__etcd_malformed;
 void lk__etcd_free_job(struct lk__etcd_job *job);
