@@ -299,9 +299,9 @@ typedef struct lk_client_options {
  *        on the master of its slot; the client follows slots that move, and failovers.  A Cluster
  *        has only database 0.  A redis:// URL of a node does the same, unless it is lazy
  *        redis+quorum://[[user][:password]@]host[:port],host[:port],host[:port]...[/db][?...]
- *        rediss+quorum://...  the same by TLS.  A quorum of these independent servers, an odd
- *        number of them, at most 7: a majority decides, so a lock survives that the others crash,
- *        hang or lose their memories.  It has locks only: see lk_quorum_begin()
+ *        rediss+quorum://...  the same by TLS.  A quorum of these independent servers: 3, 5 or
+ *        7 of them (1 is for tests).  A majority decides, so a lock survives that the others
+ *        crash, hang or lose their memories.  It has locks only: see lk_quorum_begin()
  *        etcd://[user:password@]host[:port][,host[:port]...][?...]
  *        etcds://...  the same by TLS.  An etcd cluster of version 3.5.13 or later, or 3.4.31 or
  *        later of 3.4, of which these (at most 16, port 2379) are members: one of them is used, and
@@ -1182,10 +1182,11 @@ typedef enum lk_fitness { LK_FIT = 0, LK_FIT_WARN = 1, LK_UNFIT = 2 } lk_fitness
 typedef struct lk_finding {
 	lk_fitness fitness;
 	const char *topic;   /* "reachable", "version", "latency", "eviction", "persistence",
-	                        "memory", "replicas", "rights", "clock", "patterns" (not of a
-	                        Cluster); "tls" with rediss:; "sentinels" with Sentinel;
-	                        "topology", "failover" with Sentinel and of a Cluster;
-	                        "quorum" of a quorum and its members */
+	                        "memory" (not of a quorum), "replicas", "rights", "clock",
+	                        "patterns" (not of a Cluster); "tls" with rediss:;
+	                        "sentinels" with Sentinel; "topology", "failover" with
+	                        Sentinel and of a Cluster; "quorum" of a quorum and its
+	                        members */
 	const char *text;    /* the finding, escaped */
 	const char *cure;    /* what to do, "" if nothing */
 	int64_t reserved[8]; /* zero */

@@ -44,6 +44,7 @@ TEST_LIMIT(healthy_quorum_is_fit, 60)
 {
 	quorum_setup_begin(&setup, 5000);
 	ck_assert_int_ne(examine(setup.url), LK_UNFIT);
+	expect("ok reachable: a quorum of 3 servers, which all answer");
 	expect("ok version: all 3 servers: ");
 	expect(": 3 of 3 servers vote, 2 are needed; no lease is longer than 5.0 s");
 	expect("ok quorum: the clocks of the servers are equal, within ");
@@ -59,7 +60,7 @@ TEST_LIMIT(servers_that_are_down_or_young_do_not_vote, 60)
 	quorum_setup_begin(&setup, 0);
 	server_restart(&servers[2]);
 	ck_assert_int_eq(examine(setup.url), LK_FIT_WARN);
-	expect(" has lost its memory, or is new: the next client marks it");
+	expect(" has lost its memory, or is new: the next client marks it, not latchkey doctor");
 	expect(": 2 of 3 servers vote, 2 are needed");
 	client = client_at(setup.url);
 	redis = redis_open(&servers[2]);
@@ -74,6 +75,58 @@ TEST_LIMIT(servers_that_are_down_or_young_do_not_vote, 60)
 	server_kill(&servers[1]);
 	ck_assert_int_eq(examine(setup.url), LK_UNFIT);
 	expect("unfit reachable: 127.0.0.1:");
+}
+
+/* It has its marker from before, which counts for nothing. */
+TEST_LIMIT(restarted_server_that_has_saved_all_does_not_vote, 60)
+{
+	const struct server_options options = {.appendonly = true};
+	lk_client *client;
+	char text[80];
+
+	quorum_setup_start(&setup, &options);
+	OK(lk_quorum_begin(setup.url, NULL, 0));
+	examine(setup.url);
+	expect(": 3 of 3 servers vote");
+	server_restart(&servers[2]);
+	ck_assert_int_eq(examine(setup.url), LK_FIT_WARN);
+	snprintf(text, sizeof(text),
+	         "warning quorum: 127.0.0.1:%d was restarted: ", servers[2].port);
+	expect(text);
+	expect(": 2 of 3 servers vote");
+	client = client_at(setup.url);
+	ck_assert(WITHIN(10000, (examine(setup.url), strstr(report, ": it votes again in "))));
+	expect(": 2 of 3 servers vote");
+	OK(lk_client_close(client));
+}
+
+TEST_LIMIT(replica_does_not_vote, 60)
+{
+	struct redis *redis;
+	char text[80];
+
+	quorum_setup_begin(&setup, 0);
+	redis = redis_open(&servers[2]);
+	snprintf(text, sizeof(text), "REPLICAOF 127.0.0.1 %d", servers[0].port);
+	redis_do(redis, text);
+	ck_assert_int_eq(examine(setup.url), LK_UNFIT);
+	snprintf(text, sizeof(text), "unfit quorum: 127.0.0.1:%d is a replica: it does not vote",
+	         servers[2].port);
+	expect(text);
+	expect(": 2 of 3 servers vote");
+}
+
+TEST_LIMIT(quorum_of_one_server_is_for_tests, 60)
+{
+	static struct test_server server;
+	char url[64];
+
+	server_start(&server, NULL);
+	snprintf(url, sizeof(url), "redis+quorum://127.0.0.1:%d", server.port);
+	OK(lk_quorum_begin(url, NULL, 0));
+	ck_assert_int_eq(examine(url), LK_FIT_WARN);
+	expect("warning quorum: one server, which is for tests");
+	expect(": 1 of 1 servers vote");
 }
 
 TEST_LIMIT(servers_without_a_quorum_are_named, 60)
@@ -205,5 +258,6 @@ TEST_LIMIT(servers_that_do_not_fit_are_unfit, 60)
 	expect(" are the same server");
 	snprintf(url, sizeof(url), "redis+quorum://127.0.0.1:%d", servers[0].port);
 	ck_assert_int_eq(examine(url), LK_UNFIT);
-	expect("a quorum of 3 servers, but the URL has 1");
+	expect("unfit quorum: a quorum of 3 servers, but the URL has 1: no client can open it");
+	ck_assert_msg(!strstr(report, "servers vote"), "%s", report);
 }

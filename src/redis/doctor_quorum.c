@@ -27,7 +27,7 @@ struct member {
 	struct lk__why why;    /* that there is none */
 	pthread_t thread;
 	bool is_dialled; /* by the thread */
-	bool refuses_info;
+	bool refuses_info, is_replica;
 	char run_id[LK__DOCTOR_FIELD]; /* "" = unknown */
 	struct lk__epoch epoch;        /* no text: no marker */
 	int64_t young_ms;
@@ -85,13 +85,14 @@ static void read_marker(struct lk__doctor *doctor, struct member *member)
 		member->young_ms = 0;
 }
 
-static void check_replicas(struct lk__doctor *doctor)
+static void check_replicas(struct lk__doctor *doctor, struct member *member)
 {
 	long long replicas = lk__doctor_info_number(doctor, "connected_slaves");
 	char role[LK__DOCTOR_FIELD];
 
 	lk__doctor_info(doctor, "role", role);
-	if (!strcmp(role, "slave"))
+	member->is_replica = !strcmp(role, "slave");
+	if (member->is_replica)
 		lk__doctor_report(doctor, LK_UNFIT, "replicas", "use its master, or another server",
 		                  "a replica: it refuses to write");
 	else if (replicas)
@@ -115,7 +116,7 @@ static void examine(struct lk__doctor *doctor, struct member *member)
 	lk__doctor_report(doctor, LK_FIT, "persistence", "",
 	                  "not needed: a server that was restarted does not vote until the longest "
 	                  "lease is over, whatever it has saved");
-	check_replicas(doctor);
+	check_replicas(doctor, member);
 	read_marker(doctor, member);
 	lk__doctor_clock(doctor);
 	lk__doctor_rights(doctor);
@@ -190,6 +191,12 @@ static void examine_each(struct members *members)
 		}
 		lk__tls_unload(&member->tls);
 	}
+	doctor->node = NULL;
+	if (!down)
+		lk__doctor_report(doctor, LK_FIT, "reachable", "",
+		                  "a quorum of %d servers, which "
+		                  "all answer",
+		                  members->count);
 	lk__doctor_report_collected(doctor, "servers", members->reached);
 }
 
@@ -243,6 +250,15 @@ static const struct member *find_place(const struct members *members, const stru
 	return NULL;
 }
 
+/* Is its marker that of the memory of an earlier run, which was saved?  The next client finds that,
+ * and writes another one. */
+static bool has_restarted(const struct member *member)
+{
+	const size_t len = strlen(member->run_id);
+
+	return len && strncmp(member->epoch.text + 2, member->run_id, len) != 0;
+}
+
 /* Does that server vote?  Report why not. */
 static bool judge_member(const struct members *members, const struct member *member,
                          const struct member *first)
@@ -258,22 +274,29 @@ static bool judge_member(const struct members *members, const struct member *mem
 		                  "%s refuses INFO, without which a restart with an older file is "
 		                  "not noticed: it does not vote for this user",
 		                  member->node->text);
+	else if (member->is_replica)
+		lk__doctor_report(doctor, LK_UNFIT, TOPIC, "use its master, or another server",
+		                  "%s is a replica: it does not vote", member->node->text);
 	else if (!member->epoch.set[0])
 		lk__doctor_report(doctor, LK_FIT_WARN, TOPIC, "",
 		                  "%s has lost its memory, or is new: the next client marks it, "
-		                  "and then it does not vote for %s s",
+		                  "not latchkey doctor, and from then on it does not vote for %s s",
 		                  member->node->text, longest(first, seconds));
 	else if (strcmp(member->epoch.set, first->epoch.set) != 0)
 		lk__doctor_report(doctor, LK_UNFIT, TOPIC, "correct the URL",
 		                  "%s belongs to another quorum (%s, not %s)", member->node->text,
 		                  member->epoch.set, first->epoch.set);
 	else if (twin)
-		lk__doctor_report(doctor, LK_UNFIT, TOPIC,
-		                  "let all clients list the same servers",
+		lk__doctor_report(doctor, LK_UNFIT, TOPIC, "let all clients list the same servers",
 		                  "%s has the place of %s, number %d of %d: clients whose lists "
 		                  "have only one of them can hold a lock at the same time",
 		                  member->node->text, twin->node->text, member->epoch.set_place,
 		                  member->epoch.set_servers);
+	else if (has_restarted(member))
+		lk__doctor_report(doctor, LK_FIT_WARN, TOPIC, "",
+		                  "%s was restarted: the next client finds that, not latchkey "
+		                  "doctor, and from then on it does not vote for %s s",
+		                  member->node->text, longest(first, seconds));
 	else if (member->young_ms)
 		lk__doctor_report(doctor, LK_FIT_WARN, TOPIC, "wait",
 		                  "%s has lost its memory: it votes again in %s s",
@@ -299,10 +322,13 @@ static void judge_set(const struct members *members)
 		                  members->count);
 		return;
 	}
-	if (first->epoch.set_servers != members->count)
-		lk__doctor_report(doctor, LK_UNFIT, TOPIC, "write all its servers into the URL",
-		                  "a quorum of %d servers, but the URL has %d",
-		                  first->epoch.set_servers, members->count);
+	if (first->epoch.set_servers != members->count) {
+		lk__doctor_report(
+			doctor, LK_UNFIT, TOPIC, "write all its servers into the URL",
+			"a quorum of %d servers, but the URL has %d: no client can open it",
+			first->epoch.set_servers, members->count);
+		return;
+	}
 	for (int i = 0; i < members->count; i++)
 		votes += judge_member(members, &members->list[i], first);
 	if (votes < members->majority)
@@ -315,6 +341,15 @@ static void judge_set(const struct members *members)
 		                  "longer than %s s",
 		                  first->epoch.set, votes, members->count, members->majority,
 		                  longest(first, seconds));
+}
+
+/* A quorum of one is made as any other, and bears no failure. */
+static void judge_count(const struct members *members)
+{
+	if (members->count == 1)
+		lk__doctor_report(members->doctor, LK_FIT_WARN, TOPIC, "use three servers, or five",
+		                  "one server, which is for tests: while it is down, or has lost "
+		                  "its memory, nothing is granted");
 }
 
 static void judge_twins(const struct members *members)
@@ -396,6 +431,7 @@ lk_err lk__doctor_quorum(struct lk__doctor *doctor, struct lk__why *why)
 	}
 	members->doctor = doctor;
 	add_nodes(members);
+	judge_count(members);
 	examine_each(members);
 	if (members->reached) {
 		judge_set(members);
