@@ -46,6 +46,7 @@ TEST_LIMIT(same_seed_is_the_same_run, 120)
 /* ---- A clock that is set forward ---------------------------------------------------------- */
 
 #define TRIES 20
+#define REFUSALS 10
 
 static struct sim_act acts[1 + TRIES];
 
@@ -101,6 +102,33 @@ TEST_LIMIT(hold_on_all_members_survives_one_clock_set_forward, 60)
 	ck_assert_int_eq(result.tally.overlaps, 0);
 	ck_assert_int_eq(result.tally.losses, 0);
 	ck_assert_int_eq(result.tally.grants, 1);
+}
+
+/* ---- Extensions --------------------------------------------------------------------------- */
+
+/* It happens though no majority is left, and renewals are refused as well: the server loads. */
+static bool refuses_all(struct sim_random random)
+{
+	return sim_percent(&random, 10) && !sim_draw(&random, 4);
+}
+
+/* A hold has no other legs than two, and the server of one refuses for a moment: the extension is
+ * asked for there again, and no call has to say that it does not know. */
+TEST_LIMIT(extension_after_a_refusal_is_known, 60)
+{
+	/* Its calls are drawn: most of them extend, and some end the hold. */
+	for (int i = 0; i < REFUSALS; i++)
+		acts[i] = (struct sim_act){
+			(2 + i) * SIM_S + 900 * SIM_MS, 0, 0, LOCK, 0, 50 * SIM_MS, 0};
+	plan_scene(acts, REFUSALS);
+	plan.quorum = 3;
+	plan.release_percent = 0;
+	add_fault_at(0, SIM_HALT, SIM_S, 30 * SIM_S, NULL);
+	for (int i = 0; i < REFUSALS; i++)
+		add_fault_at(1, SIM_REFUSE, (3 + i) * SIM_S, 301 * SIM_MS, refuses_all);
+	expect_nothing();
+	ck_assert_int_eq(result.tally.faults[SIM_REFUSE], REFUSALS);
+	ck_assert_int_eq(result.tally.unknown, 0);
 }
 
 /* ---- Bugs that must be found -------------------------------------------------------------- */

@@ -261,6 +261,7 @@ struct sim_caller {
 	const struct sim_lane *asks;           /* SIM_ASKING: over that one */
 	uint32_t legs; /* of its hold in a quorum: servers whose legs were valid at its begin */
 	uint32_t held, left; /* ... at its release; of these, where the first leave found the leg */
+	uint32_t broken;     /* ... and where an operator had broken it before */
 };
 
 /* ---- Processes (sim_client.c) --------------------------------------------------------------- */
@@ -316,6 +317,7 @@ struct sim_lane {
 	int64_t used_ns;                /* names are routed to it since */
 	bool is_missing;                /* ... and it has no link */
 	int64_t disturbed_ns;           /* of a quorum: when its last fault ended, */
+	int64_t refused_ns;             /* when its server last refused a request, */
 	int64_t apart_ns; /* and until when nothing passes to its server, one way or both */
 };
 

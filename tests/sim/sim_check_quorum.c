@@ -359,38 +359,62 @@ void sim_quorum_check_lost(const struct sim_client *client, const struct lk__hol
 		         (unsigned long long)hold->fence, hold->name->bytes);
 }
 
+static bool was_broken(const struct sim_caller *caller, const struct lk__ticket *leg)
+{
+	struct sim *sim = caller->client->sim;
+	const struct sim_grant *grant = sim_grant_of(
+		sim_quorum_name(sim, leg->session->index, caller->name), leg->fence, leg->nonce);
+
+	return grant && grant->broken;
+}
+
 void sim_quorum_check_release(struct sim_caller *caller)
 {
 	const struct lk__hold *hold = lk__core_hold(caller->queue->name, caller->owner);
 	int64_t now_ns = sim_local(caller->client);
 
-	caller->held = caller->left = 0;
+	caller->held = caller->left = caller->broken = 0;
 	if (!hold || !hold->ticket)
 		return;
 	memcpy(caller->nonce, hold->ticket->nonce, sizeof(caller->nonce));
-	for (unsigned i = 0; i < hold->ticket->legs->servers; i++)
-		caller->held |= (uint32_t)lk__leg_is_valid(hold->ticket->legs->leg[i], now_ns) << i;
+	for (unsigned i = 0; i < hold->ticket->legs->servers; i++) {
+		const struct lk__ticket *leg = hold->ticket->legs->leg[i];
+		if (!lk__leg_is_valid(leg, now_ns))
+			continue;
+		caller->held |= 1u << i;
+		caller->broken |= (uint32_t)was_broken(caller, leg) << i;
+	}
 }
 
 bool sim_quorum_had_majority(const struct sim_caller *caller)
 {
-	const struct sim *sim = caller->client->sim;
+	struct sim *sim = caller->client->sim;
+	/* A leg repeats what was refused after that pause. */
+	int64_t pause_ns = (caller->queue->lease_ms / 20 + 10) * SIM_MS + sim_ways_ns(sim, 4);
 	int count = 0;
 
 	for (int i = 0; i < sim->quorum.count; i++)
 		count += (caller->held >> i & 1) &&
-		         sim_quorum_is_linked(caller->client, i, caller->began_ns);
+		         sim_quorum_accepts(caller->client, i, caller->began_ns,
+		                            sim->now_ns - pause_ns);
 	return count >= sim->quorum.majority;
 }
 
 void sim_quorum_check_released(struct sim_caller *caller, lk_err err)
 {
 	struct sim *sim = caller->client->sim;
+	int broken = 0;
 
 	if (err == LK_ELOST && caller->was_valid &&
 	    __builtin_popcount(caller->held & caller->left) >= sim->quorum.majority)
 		sim_fail(sim, PROMISE_RESULT,
 		         "a release returns LK_ELOST, and a majority had the lock");
+	for (int i = 0; i < sim->quorum.count; i++)
+		broken += (caller->broken >> i & 1) &&
+		          sim_quorum_is_linked(caller->client, i, caller->began_ns);
+	if (!err && broken >= sim->quorum.majority)
+		sim_fail(sim, PROMISE_RESULT,
+		         "a release returns LK_OK, and a majority had broken the hold");
 }
 
 /* ---- Scripts ------------------------------------------------------------------------------ */

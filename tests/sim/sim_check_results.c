@@ -147,9 +147,9 @@ void sim_check_extended(struct sim_caller *caller, lk_err err)
 
 	causes.success = caller->was_valid;
 	causes.loss = !valid;
-	/* Once refused by a member, it is not sent there again, and others may have no leg. */
+	/* Other members may have no leg that could be extended. */
 	if (sim->plan->quorum)
-		causes.silence = causes.refusal || !sim_quorum_had_majority(caller);
+		causes.silence = !sim_quorum_had_majority(caller);
 	causes.gave_up = LK_OK;
 	sim_keep_result(caller, &causes, err);
 	if (err || !valid)

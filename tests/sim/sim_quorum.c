@@ -297,7 +297,7 @@ static void refuse(struct sim *sim, const struct sim_fault *fault, int place,
 
 	member->sick = sim_fault_refusal(random, fault->length_ns, &member->sick_to_some);
 	member->sick_until_ns = sim->now_ns + fault->length_ns;
-	sim_disturb(&member->disturbed_ns, member->sick_until_ns);
+	sim_disturb(&member->refused_ns, member->sick_until_ns);
 }
 
 static void step_clock(struct sim *sim, int place, int64_t by_us)
@@ -518,7 +518,8 @@ void sim_quorum_probe(struct sim_client *client)
 	lane->dial_err = LK_OK;
 }
 
-bool sim_quorum_is_linked(const struct sim_client *client, int place, int64_t since_ns)
+/* Its link to that member works since then, though the member may refuse. */
+static bool is_reached(const struct sim_client *client, int place, int64_t since_ns)
 {
 	const struct sim_member *member = &client->sim->quorum.members[place];
 	const struct sim_lane *lane = &client->lanes[place];
@@ -527,6 +528,24 @@ bool sim_quorum_is_linked(const struct sim_client *client, int place, int64_t si
 	       client->disturbed_ns <= since_ns && lane->link && lane->link->there &&
 	       lane->link->reset_ns == LK__NEVER && lane->disturbed_ns <= since_ns &&
 	       member->disturbed_ns <= since_ns;
+}
+
+static bool is_refused(const struct sim_client *client, int place, int64_t since_ns)
+{
+	return client->sim->quorum.members[place].refused_ns > since_ns ||
+	       client->lanes[place].refused_ns > since_ns;
+}
+
+bool sim_quorum_is_linked(const struct sim_client *client, int place, int64_t since_ns)
+{
+	return is_reached(client, place, since_ns) && !is_refused(client, place, since_ns);
+}
+
+bool sim_quorum_accepts(const struct sim_client *client, int place, int64_t since_ns,
+                        int64_t refused_ns)
+{
+	return is_reached(client, place, since_ns) && !is_refused(client, place, refused_ns) &&
+	       (client->lanes[place].linked_ns <= since_ns || !is_refused(client, place, since_ns));
 }
 
 static bool has_voted(const struct sim *sim, int place, int64_t since_ns)

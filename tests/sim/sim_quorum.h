@@ -33,7 +33,8 @@ struct sim_member {
 	const char *sick;
 	bool sick_to_some;
 	bool has_scripts;
-	int64_t disturbed_ns; /* when its last fault ended */
+	int64_t disturbed_ns; /* when its last fault ended, */
+	int64_t refused_ns;   /* and the last time in which it refuses: no fault of those */
 	int64_t jumped_ns;    /* when its clock was last set forward */
 };
 
@@ -81,6 +82,9 @@ void sim_quorum_start(struct sim_client *client);
 void sim_quorum_probe(struct sim_client *client);
 /* Its link to that member works since then; those to a majority that votes do. */
 bool sim_quorum_is_linked(const struct sim_client *client, int place, int64_t since_ns);
+/* The same, but refusals count only if they are as late as refused_ns. */
+bool sim_quorum_accepts(const struct sim_client *client, int place, int64_t since_ns,
+                        int64_t refused_ns);
 bool sim_quorum_is_fine(const struct sim_client *client, int64_t since_ns);
 /* The leg of a ticket in the present member's store, NULL = none. */
 const struct lk__ticket *sim_quorum_leg(const struct sim_client *client,
@@ -94,7 +98,8 @@ void sim_quorum_check_sent(struct sim_client *client, const struct lk__pending *
 void sim_quorum_check_made(struct sim_caller *caller, const struct lk__hold *hold);
 void sim_quorum_check_lost(const struct sim_client *client, const struct lk__hold *hold);
 void sim_quorum_check_release(struct sim_caller *caller);
-/* All the time of the call it reached a majority that had legs of its hold at the begin. */
+/* All the time of the call it reached a majority that had legs of its hold at the begin; they may
+ * have refused until a moment ago. */
 bool sim_quorum_had_majority(const struct sim_caller *caller);
 void sim_quorum_check_released(struct sim_caller *caller, lk_err err);
 void sim_quorum_check_cost(struct sim *sim);

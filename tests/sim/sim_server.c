@@ -133,6 +133,13 @@ bool sim_server_refuses(const struct sim *sim, int slot, int kind)
 	return sim->sick[1] != 'O' || kind == LK__ASK || kind == LK__EPOCH || kind == SIM_QUESTION;
 }
 
+static void note_refused(struct sim_client *client, int place)
+{
+	sim_disturb(client->sim->plan->quorum ? &client->lanes[place].refused_ns
+	                                      : &client->disturbed_ns,
+	            client->sim->now_ns);
+}
+
 void sim_server_run(struct sim *sim, struct sim_call *call)
 {
 	call->reply.len = 0;
@@ -154,7 +161,7 @@ void sim_server_run(struct sim *sim, struct sim_call *call)
 		memcpy(call->reply.data, sim->sick, len);
 		call->reply.len = call->reply.cap = len;
 		sim->tally.leaves_refused += call->kind == LK__LEAVE;
-		sim_disturb(sim_disturbed(&sim->clients[call->slot], call->place), sim->now_ns);
+		note_refused(&sim->clients[call->slot], call->place);
 		return;
 	}
 	if (sim->plan->cluster) {
