@@ -369,6 +369,28 @@ TEST(cancel_ends_a_wait_although_no_majority_answers)
 	lk_client_close(client);
 }
 
+/* The waiting thread polls the links, on which nothing comes. */
+TEST(cancel_ends_a_wait_at_once_although_all_servers_are_down)
+{
+	int64_t began_ms;
+	pthread_t thread;
+	lk_client *client;
+
+	quorum_setup_begin(&setup, 0);
+	client = client_of(setup.url);
+	cancelled = lock_named(client, "a");
+	take_and_release(cancelled);
+	for (int i = 0; i < QUORUM_SERVERS; i++)
+		server_kill(&servers[i]);
+	ck_assert(WITHIN(5000, lk_lock_acquire(cancelled, 0, NULL) == LK_ECONN));
+	pthread_create(&thread, NULL, cancel_soon, NULL);
+	began_ms = now_ms();
+	EXPECT(lk_lock_acquire(cancelled, 60000, NULL), LK_ECANCELED);
+	ck_assert_int_lt(now_ms() - began_ms, 20000);
+	pthread_join(thread, NULL);
+	lk_client_close(client);
+}
+
 /* A client that never got a majority, and died. */
 TEST(ticket_on_one_server_is_no_holder)
 {
