@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A lock on etcd whose store is full, or has lost a mailbox, in virtual time. */
+ * A lock on etcd whose store is full, was restored, or has lost a mailbox, in virtual time. */
 #include "harness/test.h"
 #include "harness/virtual_etcd.h"
 
@@ -123,5 +123,22 @@ TEST(ask_of_before_the_store_was_full_puts_no_ticket)
 	em_stop(ve.model, 0, false);
 	ve_pass(10000);
 	ck_assert_int_eq(ve_tickets(), 0);
+	ve_end();
+}
+
+TEST(restored_store_ends_what_it_has_of_the_client)
+{
+	ve_start(&one, 1);
+	holds(0);
+	ve_pass(VE_LEASE_MS);
+	ve.client[0].session.revision += 1000;
+	ve_pass(VE_LEASE_MS / 2);
+	ck_assert_int_eq(ve_state(0), LK_STATE_LOST);
+	ck_assert_int_eq(ve_tickets(), 0);
+	ve_release(0);
+	ve_pass(200);
+	holds(0);
+	ve_pass(2 * VE_LEASE_MS);
+	releases(0);
 	ve_end();
 }

@@ -228,6 +228,7 @@ struct lk__etcd_call *lk__etcd_call(struct lk__etcd_session *session, enum lk__e
 		return NULL;
 	call->id = ++session->last_call;
 	call->purpose = purpose;
+	call->revision = session->revision;
 	if (!session->wire.call(session->wire.arg, call->id, method, message->data, message->len)) {
 		free(call);
 		return NULL;

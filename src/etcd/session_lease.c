@@ -370,7 +370,20 @@ static void renewed(struct lk__etcd_session *session, int64_t now_ns, struct lk_
 	}
 }
 
-static void confirmed(struct lk__etcd_session *session, int64_t now_ns,
+/* An earlier state of the store was restored.  What it has of this client would live for as long as
+ * the leases under which it was put. */
+static void begin_anew(struct lk__etcd_session *session)
+{
+	session->revision = 0;
+	for (struct lk__etcd_lease *lease = session->leases; lease; lease = lease->next) {
+		if (lease->state != LK__LEASE_LIVE)
+			continue;
+		revoke(session, lease);
+		lk__etcd_lease_over(session, lease);
+	}
+}
+
+static void confirmed(struct lk__etcd_session *session, int64_t now_ns, int64_t revision,
                       struct lk__etcd_lease *lease, const struct lk__etcd_outcome *outcome)
 {
 	int64_t sent_ns = lease->machine.sent_ns;
@@ -381,6 +394,12 @@ static void confirmed(struct lk__etcd_session *session, int64_t now_ns,
 		lk__lease_failed(&lease->machine, now_ns, RETRY_NS);
 		return;
 	}
+	if (answer.header.revision < revision) {
+		begin_anew(session);
+		return;
+	}
+	if (answer.header.revision > session->revision)
+		session->revision = answer.header.revision;
 	lk__lease_confirmed(&lease->machine, now_ns, answer.header.raft_term);
 	if (!lk__lease_is_valid(&lease->machine, now_ns))
 		lk__etcd_lease_over(session, lease);
@@ -429,6 +448,6 @@ void lk__etcd_lease_outcome(struct lk__etcd_session *session, int64_t now_ns,
 	else if (call->purpose == LK__ETCD_FOR_KEEP_ALIVE)
 		kept_alive(session, now_ns, call->lease, outcome);
 	else
-		confirmed(session, now_ns, call->lease, outcome);
+		confirmed(session, now_ns, call->revision, call->lease, outcome);
 	lk__etcd_lease_tick(session, now_ns);
 }

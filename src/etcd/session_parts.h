@@ -59,6 +59,7 @@ struct lk__etcd_call {
 	enum lk__etcd_purpose purpose;
 	struct lk__etcd_job *job;
 	struct lk__etcd_lease *lease; /* of a job: that it puts the ticket under */
+	int64_t revision;             /* of the session, when it was made */
 	struct lk__etcd_plan plan;    /* of a job's transaction */
 };
 
