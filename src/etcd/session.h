@@ -113,7 +113,7 @@ struct lk__etcd_session {
 	bool is_watching; /* the mailbox, over this connection */
 	bool has_no_era;  /* the key was deleted over it, since a full store takes no other one */
 	int64_t retry_ns; /* IDLE, after a refusal: not before */
-	int64_t revision; /* of the store, as a renewal has shown it last */
+	int64_t revision; /* of the store, as an answer has shown it last */
 	uint64_t era;
 	char era_text[LK__DECIMAL_SIZE];
 	struct lk__etcd_lease *leases, *home;

@@ -451,6 +451,25 @@ static bool needs_no_letter(struct lk__etcd_session *session, struct lk__etcd_jo
 	return true;
 }
 
+static void answered(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_call *call,
+                     struct lk__etcd_own_ticket *ticket, const struct lk__etcd_seen *seen)
+{
+	struct lk__etcd_job *job = call->job;
+
+	if (seen->revision > session->revision)
+		session->revision = seen->revision;
+	if (call->plan.task == LK__ETCD_BREAK)
+		lk__etcd_broke(session, job, seen);
+	else if (call->plan.task == LK__ETCD_MOVE)
+		moved(session, ticket, call->lease, seen);
+	else if (job->kind == LK__ASK)
+		asked(session, now_ns, job, ticket, seen);
+	else if (job->kind == LK__LEAVE)
+		left(session, job, ticket, seen);
+	else
+		served(session, job, call->plan.task == LK__ETCD_LOOK, seen);
+}
+
 void lk__etcd_job_outcome(struct lk__etcd_session *session, int64_t now_ns,
                           struct lk__etcd_call *call, const struct lk__etcd_outcome *outcome)
 {
@@ -473,14 +492,6 @@ void lk__etcd_job_outcome(struct lk__etcd_session *session, int64_t now_ns,
 	else if (!lk__etcd_see(&call->plan, &queue, job->nonce, outcome->message, outcome->len,
 	                       &seen))
 		lk__etcd_refuse(job, &lk__etcd_malformed);
-	else if (call->plan.task == LK__ETCD_BREAK)
-		lk__etcd_broke(session, job, &seen);
-	else if (call->plan.task == LK__ETCD_MOVE)
-		moved(session, ticket, call->lease, &seen);
-	else if (job->kind == LK__ASK)
-		asked(session, now_ns, job, ticket, &seen);
-	else if (job->kind == LK__LEAVE)
-		left(session, job, ticket, &seen);
 	else
-		served(session, job, call->plan.task == LK__ETCD_LOOK, &seen);
+		answered(session, now_ns, call, ticket, &seen);
 }
