@@ -681,6 +681,29 @@ typedef struct lk_hold {
  * LK_OK (also if the caller holds nothing), LK_EFORKED.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_lock_snapshot(lk_lock *lock, lk_hold *hold);
 
+#define LK_GUARD_KEY_SIZE 1664 /* bytes of any guard key, with its NUL */
+
+/* Write the key that guards the caller's hold on etcd, for the caller's own transactions there.
+ * Compare its create revision with the fence:
+ *
+ *     If create(key) = fence >> 16 Then ...
+ *
+ * Such a transaction has an effect only while the store has this hold, whatever any clock shows: it
+ * fails as soon as the hold has ended, before the next one begins.  Between threads of this client
+ * that hand the lock over, it does not distinguish; compare whole fences for that.
+ *
+ *   size  LK_GUARD_KEY_SIZE is enough for any key
+ *
+ * LK_OK
+ * LK_EUNSUPPORTED  the store is not etcd: let the protected resource refuse smaller fences
+ * LK_ENOTOWNER     the caller does not hold the lock
+ * LK_ELOST         the hold is lost
+ * LK_EINVALID      lock or key is NULL, or size is too small
+ * LK_EFORKED
+ *
+ * No I/O, never blocks.  Any thread. */
+LK_API LK_MUST_USE lk_err lk_lock_guard_key(lk_lock *lock, char *key, size_t size);
+
 /* Return the state of the caller's hold.  It is computed from the clock, so it is right even if no
  * thread of the library could run.  No I/O, never blocks.  Any thread. */
 LK_API lk_state lk_lock_state(lk_lock *lock);

@@ -28,8 +28,8 @@
  * committing results, call is_mine() or state(), or end the hold with release(), which throws
  * LK_ELOST.  Only the fence stops a holder that does not check.
  *
- * For everything else (queries, rate limits, resizing, breaking) call the C function with
- * native_handle(); set on_lost in the options. */
+ * For everything else (queries, guard keys, rate limits, resizing, breaking) call the C function
+ * with native_handle(); set on_lost in the options. */
 #ifndef LATCHKEY_HPP
 #define LATCHKEY_HPP
 

@@ -22,6 +22,7 @@ static lk_latch *latch;
 static lk_hold snapshot;
 static lk_run run;
 static lk_party parties[2];
+static char key[LK_GUARD_KEY_SIZE];
 static lk_ticket permits[2];
 static lk_lock_status lock_status;
 static lk_memory memory;
@@ -89,6 +90,8 @@ static lk_err try_without_fence(lk_lock *free_lock)
 	REFUSED(lk_lock_extend, lock, (NULL, 1000))                                                \
 	REFUSED(lk_lock_snapshot, lock, (NULL, &snapshot))                                         \
 	REFUSED(lk_lock_snapshot, hold, (lock, NULL))                                              \
+	REFUSED(lk_lock_guard_key, lock, (NULL, key, sizeof(key)))                                 \
+	REFUSED(lk_lock_guard_key, key, (lock, NULL, sizeof(key)))                                 \
 	HARMLESS(lk_lock_state, lock, lk_lock_state(NULL) == LK_STATE_NONE)                        \
 	HARMLESS(lk_lock_is_mine, lock, !lk_lock_is_mine(NULL))                                    \
 	REFUSED(lk_lock_query, lock, (NULL, &lock_status))                                         \

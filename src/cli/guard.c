@@ -58,6 +58,7 @@ struct request {
 	int64_t keep_until_ns, lease_ms;
 	uint64_t fence;
 	char holder[LK_HOLDER_ID_SIZE];
+	char key[LK_GUARD_KEY_SIZE];
 };
 
 struct state {
@@ -66,15 +67,16 @@ struct state {
 	struct job job;
 	struct job_start start;
 	char holder[LK_HOLDER_ID_SIZE]; /* "" = nothing is held, or already released */
-	int64_t keep_until_ns;          /* --min-hold */
+	char key[LK_GUARD_KEY_SIZE];
+	int64_t keep_until_ns; /* --min-hold */
 	int64_t lease_ms;
-	sigset_t waiting;               /* the mask while waiting: only SIGCHLD is unblocked */
-	int64_t deadline_ns;            /* when the command must be dead */
-	int64_t left_until_ns;          /* when the rest of its group must be dead */
-	bool ending;       /* the lock is lost: all processes of the command must end */
-	bool killed;       /* everything was killed */
-	bool late;         /* because the deadline passed */
-	bool end_reported; /* the end of the command was reported */
+	sigset_t waiting;      /* the mask while waiting: only SIGCHLD is unblocked */
+	int64_t deadline_ns;   /* when the command must be dead */
+	int64_t left_until_ns; /* when the rest of its group must be dead */
+	bool ending;           /* the lock is lost: all processes of the command must end */
+	bool killed;           /* everything was killed */
+	bool late;             /* because the deadline passed */
+	bool end_reported;     /* the end of the command was reported */
 };
 
 static void send_event(struct state *state, int kind, int value)
@@ -167,6 +169,7 @@ static bool handle_request(struct state *state)
 		state->keep_until_ns = request.keep_until_ns;
 		state->lease_ms = request.lease_ms;
 		memcpy(state->holder, request.holder, sizeof(state->holder));
+		memcpy(state->key, request.key, sizeof(state->key));
 		break;
 	case REQUEST_RELEASED:
 		state->holder[0] = 0;
@@ -291,6 +294,7 @@ static void guard_main(const struct guard_setup *setup, int fd, const sigset_t *
 	state.start.command = setup->command;
 	state.start.name = setup->name;
 	state.start.holder = state.holder;
+	state.start.guard_key = state.key;
 	state.start.mask = *mask;
 	state.start.die_with_us = !setup->leave;
 	setpgid(0, 0);
@@ -344,7 +348,7 @@ static void send_request(struct guard *guard, struct request *request)
 		return;
 }
 
-void guard_hold(struct guard *guard, const lk_hold *hold, int64_t keep_until_ns)
+void guard_hold(struct guard *guard, const lk_hold *hold, const char *key, int64_t keep_until_ns)
 {
 	struct request request = {.kind = REQUEST_HOLD,
 	                          .fence = hold->fence,
@@ -352,6 +356,7 @@ void guard_hold(struct guard *guard, const lk_hold *hold, int64_t keep_until_ns)
 	                          .keep_until_ns = keep_until_ns};
 
 	memcpy(request.holder, hold->holder_id, sizeof(request.holder));
+	memcpy(request.key, key, strlen(key) + 1);
 	send_request(guard, &request);
 }
 

@@ -54,9 +54,9 @@ struct guard_event {
  * must stay valid.  False with errno. */
 bool guard_start(struct guard *guard, const struct guard_setup *setup);
 
-/* Report the hold.  If this process is killed, the guard releases it when the command has ended,
- * but not before keep_until_ns. */
-void guard_hold(struct guard *guard, const lk_hold *hold, int64_t keep_until_ns);
+/* Report the hold, and its guard key.  If this process is killed, the guard releases it when the
+ * command has ended, but not before keep_until_ns. */
+void guard_hold(struct guard *guard, const lk_hold *hold, const char *key, int64_t keep_until_ns);
 /* Report that nothing is held any more. */
 void guard_released(struct guard *guard);
 /* Start the command; kill it at deadline_ns (NEVER = no deadline). */

@@ -476,3 +476,9 @@ uint64_t hold_fence(struct hold *hold)
 {
 	return hold->fence;
 }
+
+void hold_guard_key(struct hold *hold, char key[LK_GUARD_KEY_SIZE])
+{
+	if (!hold->lock || lk_lock_guard_key(hold->lock, key, LK_GUARD_KEY_SIZE) != LK_OK)
+		key[0] = '\0';
+}

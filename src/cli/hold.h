@@ -53,5 +53,7 @@ lk_err hold_extend(struct hold *hold, int64_t lease_ms);
 /* All zero if nothing is held. */
 lk_hold hold_snapshot(struct hold *hold);
 uint64_t hold_fence(struct hold *hold);
+/* As lk_lock_guard_key(); "" if there is none. */
+void hold_guard_key(struct hold *hold, char key[LK_GUARD_KEY_SIZE]);
 
 #endif

@@ -41,6 +41,26 @@ static void chain_extend(const char *holder)
 	free(chain);
 }
 
+/* A comparison as etcdctl txn reads it: the key quoted as in Go. */
+static void set_guard(const char *key, uint64_t fence)
+{
+	static char text[4 * LK_GUARD_KEY_SIZE + 64];
+	size_t len = (size_t)snprintf(text, sizeof(text), "create(\"");
+
+	if (!*key) {
+		unsetenv("LATCHKEY_GUARD"); /* of a lock around this one */
+		return;
+	}
+	for (; *key; key++) {
+		unsigned char byte = (unsigned char)*key;
+		bool is_plain = byte > 0x20 && byte < 0x7f && byte != '"' && byte != '\\';
+		len += (size_t)snprintf(text + len, sizeof(text) - len, is_plain ? "%c" : "\\x%02x",
+		                        byte);
+	}
+	snprintf(text + len, sizeof(text) - len, "\") = \"%" PRIu64 "\"", fence >> 16);
+	setenv("LATCHKEY_GUARD", text, 1);
+}
+
 /* In the child.  Signals stay blocked until everything is as in the caller. */
 static void job_become(const struct job_start *start, pid_t parent, int error_fd)
 {
@@ -64,6 +84,7 @@ static void job_become(const struct job_start *start, pid_t parent, int error_fd
 		setenv("LATCHKEY_NAME", start->name, 1);
 		setenv("LATCHKEY_FENCE", fence, 1);
 		setenv("LATCHKEY_HOLDER", start->holder, 1);
+		set_guard(start->guard_key, start->fence);
 		chain_extend(start->holder);
 	}
 	sigaction(SIGCHLD, &start->on_child, NULL);

@@ -26,9 +26,10 @@ struct job_start {
 	const char *name;
 	uint64_t fence; /* 0 = nothing is held: no change of the environment */
 	const char *holder;
-	int terminal_fd;  /* give its group this terminal, -1 = do not */
-	bool die_with_us; /* where the system can: KILL it when this process ends */
-	sigset_t mask;    /* the caller's */
+	const char *guard_key; /* "" = none */
+	int terminal_fd;       /* give its group this terminal, -1 = do not */
+	bool die_with_us;      /* where the system can: KILL it when this process ends */
+	sigset_t mask;         /* the caller's */
 	struct sigaction on_child;
 };
 

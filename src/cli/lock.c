@@ -265,9 +265,11 @@ static int keep_for_min_hold(struct session *session, const lk_hold *before)
 static int secure_hold(struct session *session)
 {
 	lk_hold hold = hold_snapshot(&session->acquire.hold);
+	char key[LK_GUARD_KEY_SIZE];
 	int number;
 
-	guard_hold(&session->guard, &hold,
+	hold_guard_key(&session->acquire.hold, key);
+	guard_hold(&session->guard, &hold, key,
 	           session->held_since_ns + session->options->min_hold_ms * MS);
 	number = keep_for_min_hold(session, &hold);
 	return number ? number : take_signals(session);

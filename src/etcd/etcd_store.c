@@ -75,6 +75,17 @@ static bool inbox_of(const struct lk__store *store, const char *name, size_t len
 	return false;
 }
 
+static size_t guard_key(const struct lk__store *store, const char *name, size_t len,
+                        const char *nonce, char key[LK__GUARD_KEY_MAX])
+{
+	const struct lk__etcd *etcd = (const struct lk__etcd *)store;
+	char queue[LK__ETCD_KEY_MAX];
+
+	_Static_assert(LK__ETCD_KEY_MAX <= LK__GUARD_KEY_MAX, "a key fits");
+	lk__etcd_queue_key(queue, etcd->target->prefix, LK__ETCD_LOCK, name, len);
+	return lk__etcd_ticket_key(key, queue, etcd->client, nonce);
+}
+
 static unsigned route(const struct lk__store *store, const char *name, size_t len)
 {
 	(void)store;
@@ -370,6 +381,7 @@ const struct lk__store_ops lk__etcd_store = {
 	.destroy = destroy,
 	.topic = topic_of,
 	.inbox = inbox_of,
+	.guard_key = guard_key,
 	.route = route,
 	.dial = dial,
 	.shutdown = shut_down,
