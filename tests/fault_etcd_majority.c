@@ -189,11 +189,11 @@ TEST_LIMIT(e26_restored_backup_is_a_loss_and_fences_go_back, 240)
 	etcd_fault_set_up();
 	client = etcd_client(ETCD_ALL);
 	expect_work(client);
+	OK(lk_client_close(client));
 	copy(false);
 	for (int i = 0; i < 40; i++)
 		etcd_write(0);
-	OK(lk_client_close(client));
-	fence = hold_and_wait(LONG_LEASE_MS);
+	fence = hold_and_wait(2 * LEASE_MS);
 	copy(true);
 	ck_assert(WITHIN(LONG_LEASE_MS, losses.count == 1));
 	EXPECT(lk_lock_release(lock), LK_ELOST);

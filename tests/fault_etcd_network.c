@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#define LEASE_MS 4000
+#define LEASE_MS 3000
 #define LONG_LEASE_MS 60000
 #define WAIT_MS 2000
 #define SLOW_MS 3000 /* what a loaded machine may add */

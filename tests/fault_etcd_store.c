@@ -119,7 +119,7 @@ TEST_LIMIT(e16_compactions_cost_no_wait, 120)
 	rivals_start(&rivals, &noun_lock, etcd_url_of(ETCD_ALL, false, "?command_timeout=1000"),
 	             3000);
 	/* The waiters begin to watch those before them after a second. */
-	for (end_ms = now_ms() + 3000; now_ms() < end_ms;)
+	for (end_ms = now_ms() + 2000; now_ms() < end_ms;)
 		etcd_compact(0);
 	rivals_go_on(&rivals, ETCD_SOON_MS);
 	rivals_stop(&rivals);
@@ -168,7 +168,7 @@ TEST_LIMIT(e18_full_store_refuses_grants_but_renews_and_releases, 180)
 	other = etcd_lock(clients[1], "b", LEASE_MS);
 	EXPECT(lk_lock_acquire(other, 0, NULL), LK_ESERVER);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "space exceeded"));
-	stays_held(locks[1], LEASE_MS + 1000);
+	stays_held(locks[1], LEASE_MS + 500);
 	OK(lk_lock_release(locks[1]));
 	serve(2, &fence);
 	OK(lk_lock_release(locks[2]));

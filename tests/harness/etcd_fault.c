@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LOST_LEASE_MS 4000
+#define LOST_LEASE_MS 3000
 #define KEPT_LEASE_MS 30000
 #define LOOK_MS 1500
 
