@@ -116,6 +116,7 @@ struct lk__ticket {
 	uint8_t refusal : 5;  /* the last one: lk_err */
 	/* Flags; docs/protocol.md lists them, and those above, too. */
 	bool is_try : 1;             /* its asks are tries: the store does not enqueue it */
+	bool has_spare_nonce : 1;    /* the store says so: is_spare */
 	bool may_be_known : 1;       /* to the store: at least one ask may have succeeded */
 	bool granted_by_message : 1; /* and not handed over to another thread since */
 	bool is_shared : 1;          /* the store knows that threads of this process wait, too */
@@ -200,6 +201,8 @@ struct lk__ghosts {
 	unsigned next; /* to be replaced */
 };
 
+#define LK__SPARES_MAX 4 /* nonces of tickets that have left: see is_spare */
+
 struct lk__core {
 	struct lk__table names, tickets;
 	struct lk__heap timers;
@@ -220,6 +223,10 @@ struct lk__core {
 	struct lk__latch *latches; /* list of busy latches */
 	struct lk__query *queries; /* those without a response */
 	struct lk__ghosts ghosts;
+	struct lk__spares {
+		char nonces[LK__SPARES_MAX][LK__NONCE_SIZE];
+		unsigned count;
+	} spares;
 	uint64_t step_number; /* the last one assigned */
 	int64_t seen_ns;      /* the time of the last tick or answer */
 	uint64_t random;

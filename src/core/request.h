@@ -261,6 +261,8 @@ struct lk__answer {
 	bool free; /* to ask: not held, serve the queue; to leave: the queue is empty */
 	bool mine; /* the ticket was a holder's */
 	bool more; /* the run had its limit: serve the queue again */
+	/* To leave: nothing names the ticket any more, so its nonce may be given to another one. */
+	bool is_spare;
 	lk_latch_state latch_state;
 	uint64_t opened, removed; /* the last generation that was opened, removed */
 	uint64_t next;            /* no later generation is smaller */

@@ -33,6 +33,21 @@ void lk__nonce_new(struct lk__core *core, char nonce[LK__NONCE_SIZE])
 	nonce[LK__NONCE_SIZE - 1] = '\0';
 }
 
+/* Give a new ticket a nonce, a spare one if there is one. */
+static void take_nonce(struct lk__core *core, struct lk__ticket *ticket)
+{
+	if (core->spares.count)
+		memcpy(ticket->nonce, core->spares.nonces[--core->spares.count], LK__NONCE_SIZE);
+	else
+		lk__nonce_new(core, ticket->nonce);
+}
+
+static void spare_nonce(struct lk__core *core, const struct lk__ticket *ticket)
+{
+	if (ticket->has_spare_nonce && core->spares.count < LK__SPARES_MAX)
+		memcpy(core->spares.nonces[core->spares.count++], ticket->nonce, LK__NONCE_SIZE);
+}
+
 static void add_nonce(struct lk__core *core, struct lk__ticket *ticket)
 {
 	lk__table_add(&core->tickets, &ticket->node,
@@ -115,7 +130,7 @@ void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__wait_que
 		.state = LK__ASKING,
 		.next_ns = now_ns,
 	};
-	lk__nonce_new(core, ticket->nonce);
+	take_nonce(core, ticket);
 	lk__ticket_add(core, ticket);
 	queue->ticket = ticket;
 	queue->refs++;
@@ -155,6 +170,7 @@ void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket)
 		core->all_tickets = ticket->next;
 	if (ticket->next)
 		ticket->next->prev = ticket->prev;
+	spare_nonce(core, ticket);
 	free(ticket);
 }
 
@@ -204,6 +220,7 @@ void lk__ticket_restart(struct lk__core *core, int64_t now_ns, struct lk__ticket
 	ticket->state = LK__ASKING;
 	ticket->is_wanted = ticket->is_shared = ticket->renewal_failed = false;
 	ticket->granted_by_message = ticket->may_be_known = false;
+	ticket->has_spare_nonce = false;
 	ticket->is_forgotten = ticket->is_doubted = ticket->outlasts_grace = false;
 	lk__leave_forget(core, ticket);
 	ticket->refusals = 0;
@@ -221,8 +238,7 @@ void lk__ticket_restart(struct lk__core *core, int64_t now_ns, struct lk__ticket
 /* Must an ask not be enqueued, although its ticket may wait, or will? */
 static bool tries(const struct lk__core *core, const struct lk__ticket *ticket)
 {
-	return ticket->is_leg ? ticket->is_try
-	                      : !ticket->is_try && !lk__inbox_is_on(core, ticket);
+	return ticket->is_leg ? ticket->is_try : !ticket->is_try && !lk__inbox_is_on(core, ticket);
 }
 
 void lk__ticket_enqueue(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,

@@ -84,6 +84,7 @@ struct lk__etcd_own_ticket {
 	struct lk__etcd_lease *longer; /* to which an extension moves it, NULL = none */
 	struct lk__etcd_job *busy;     /* that a call is made for, NULL = none */
 	int64_t created;               /* its place, 0 = unknown */
+	uint64_t era;                  /* in which it was put, 0 = unknown */
 	int64_t lease_ms;              /* as the core has it */
 	bool fixed;
 	int64_t granted;       /* the place that a letter has granted, 0 = none */

@@ -342,6 +342,8 @@ static void asked(struct lk__etcd_session *session, int64_t now_ns, struct lk__e
 		return;
 	}
 	ticket->created = seen->created;
+	if (seen->has_put)
+		ticket->era = session->era;
 	ticket->is_under_another =
 		seen->created && !seen->has_put && seen->lease != ticket->lease->id;
 	if (ticket->is_under_another)
@@ -388,6 +390,19 @@ static void moved(struct lk__etcd_session *session, struct lk__etcd_own_ticket *
 		ticket->created = 0; /* it was not there any more */
 }
 
+/* Can no call and no chore name the ticket any more, now that it has left?  What was sent over a
+ * connection that has broken may still be executed. */
+static bool is_forgotten(const struct lk__etcd_session *session, const struct lk__etcd_job *job,
+                         const struct lk__etcd_own_ticket *ticket)
+{
+	if (!ticket || ticket->era != session->era || job->is_chore)
+		return false;
+	for (const struct lk__etcd_job *chore = session->chores; chore; chore = chore->next)
+		if (strcmp(chore->nonce, job->nonce) == 0)
+			return false;
+	return true;
+}
+
 static void left(struct lk__etcd_session *session, struct lk__etcd_job *job,
                  struct lk__etcd_own_ticket *ticket, const struct lk__etcd_seen *seen)
 {
@@ -399,6 +414,7 @@ static void left(struct lk__etcd_session *session, struct lk__etcd_job *job,
 		answer.more = seen->count && seen->first[0].client[0] &&
 		              (!ticket || seen->first[0].created > ticket->created);
 	}
+	answer.is_spare = is_forgotten(session, job, ticket);
 	if (ticket)
 		lk__etcd_remove(session, ticket);
 	lk__etcd_done(job, &answer);

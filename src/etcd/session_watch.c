@@ -110,6 +110,8 @@ static void grant(struct lk__etcd_session *session, struct lk__etcd_own_ticket *
 		.store_us = LK__ETCD_LATE_US,
 	};
 
+	if (ticket->created && ticket->created != letter->created)
+		return; /* of a former ticket with that nonce */
 	ticket->granted = letter->created; /* perhaps the answer to its ask comes later */
 	ticket->count = letter->count;
 	memcpy(ticket->next, letter->next, sizeof(ticket->next));
