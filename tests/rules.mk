@@ -23,11 +23,11 @@ ifeq ($(ETCD),no)
 # The model of etcd needs no nghttp2.
 ETCD_MODEL := $(filter tests/harness/etcd_model% tests/harness/etcd_script%,$(HARNESS_SOURCES))
 HARNESS_SOURCES := $(filter-out tests/harness/h2_% tests/harness/etcd_%,$(HARNESS_SOURCES)) $(ETCD_MODEL)
-TEST_SOURCES := $(filter-out tests/unit_etcd_h2% tests/live_etcd% tests/live_tls_etcd% tests/fault_etcd% \
+TEST_SOURCES := $(filter-out tests/unit_etcd_h2% tests/live_etcd% tests/live_cost_etcd% tests/live_tls_etcd% tests/fault_etcd% \
 	tests/cli_etcd%,$(TEST_SOURCES))
 endif
 # What only tools/deps ci brings is not needed for the others.
-ETCD_TESTS := $(patsubst tests/%.c,%,$(filter tests/live_etcd% tests/live_tls_etcd% tests/fault_etcd% \
+ETCD_TESTS := $(patsubst tests/%.c,%,$(filter tests/live_etcd% tests/live_cost_etcd% tests/live_tls_etcd% tests/fault_etcd% \
 	tests/cli_etcd%,$(TEST_SOURCES)))
 LEFT_OUT_TESTS := $(strip $(if $(shell command -v protoc-c),,unit_etcd_protobuf unit_etcd_protobuf_answers) \
 	$(if $(LATCHKEY_ETCD)$(wildcard build/deps/etcd/etcd)$(shell command -v etcd),,$(ETCD_TESTS)))
