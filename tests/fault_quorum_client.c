@@ -398,3 +398,28 @@ TEST_LIMIT(names_are_asked_for_at_all_servers_at_once, 60)
 	ck_assert_str_eq(list, "a name0 name1 name2 ");
 	OK(lk_client_close(other));
 }
+
+/* The next holder's fence is of the moment of the break, not of the hold that it ended. */
+TEST_LIMIT(hold_after_a_break_begins_at_the_break, 40)
+{
+	struct quorum_scene scene;
+	lk_lock_status status;
+	int64_t held_ms;
+	uint64_t before;
+
+	quorum_fault_set_up(20000);
+	quorum_hold_and_wait(&scene, 15000, WAIT_MS);
+	before = hold_of(scene.lock).fence;
+	nap_ms(2000);
+	OK(lk_lock_query(scene.lock, &status));
+	held_ms = status.held_ms;
+	ck_assert_int_ge(held_ms, 1000);
+	OK(lk_lock_break(scene.lock, NULL));
+	ck_assert_int_eq(waiter_join(&scene.waiters[0]), LK_OK);
+	ck_assert_uint_ge(scene.waiters[0].fence, before + (uint64_t)(held_ms - 1000) * 1000);
+	EXPECT(lk_lock_release(scene.lock), LK_ELOST);
+	OK(lk_lock_release(scene.waiters[0].lock));
+	ck_assert_int_eq(waiter_join(&scene.waiters[1]), LK_OK);
+	OK(lk_lock_release(scene.waiters[1].lock));
+	quorum_close_all(&scene);
+}

@@ -336,14 +336,19 @@ static unsigned leave(struct lk__handle *handle, const char *id, bool more[LK__S
 {
 	struct lk_client *client = handle->client;
 	struct lk__round round = {{0}};
+	/* The same for all, as a release does: no commit is needed, and it is the time of the
+	 * grant. */
+	uint64_t proposal = lk__quorum_time_us(&client->core, lk__now_ns());
 	unsigned answered = 0;
 
 	for (unsigned i = 0; i < client->link_count; i++) {
 		if (!more[i] || !lk__round_includes(client, i))
 			continue;
 		round.queries[i] = lk__handle_query(handle, LK__BREAK);
-		if (round.queries[i])
-			round.queries[i]->details.subject = id;
+		if (!round.queries[i])
+			continue;
+		round.queries[i]->details.subject = id;
+		round.queries[i]->details.proposal = proposal;
 	}
 	*err = lk__round_ask(client, &round, client->core.quorum->majority);
 	for (unsigned i = 0; i < client->link_count; i++) {

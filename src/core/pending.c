@@ -106,6 +106,7 @@ static void of_query(const struct lk__query *query, struct lk__request *request)
 	request->name_len = query->name_len;
 	request->ticket = query->ticket;
 	request->details = &query->details;
+	request->proposal = query->details.proposal;
 	request->epoch = epoch_of(&query->request, query->session);
 }
 

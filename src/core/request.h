@@ -149,6 +149,7 @@ struct lk__details {
 	const char *only;        /* the id of the only holder to list, NULL = any */
 	/* LK__DESCRIBE: the party's id.  LK__BREAK: lk__entry.id, "" = only serve the queue. */
 	const char *subject;
+	uint64_t proposal; /* LK__BREAK of a quorum: the least fence of the next holder */
 	/* LK__SIZE */
 	bool must_exist; /* a resize; otherwise create it, or check its capacity (0 = any) */
 	int64_t capacity, ttl_ms;
