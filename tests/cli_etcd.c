@@ -126,7 +126,7 @@ TEST_LIMIT(what_etcd_does_not_have_is_refused_with_a_reason, 60)
 /* etcd's own command excludes ours, and waits for it: the manual page has its line. */
 TEST_LIMIT(etcdctl_lock_excludes_and_is_excluded, 120)
 {
-	char tool[300];
+	char tool[300], line[320];
 	const char *dir = getenv("LATCHKEY_ETCD");
 
 	begin();
@@ -140,7 +140,8 @@ TEST_LIMIT(etcdctl_lock_excludes_and_is_excluded, 120)
 	ends_with(&cmd, 143);
 	ck_assert_int_eq(shell("timeout 20 sh -c '%s true'", tool), 0);
 	/* The other way round. */
-	START(&cmd, "sh", "-c", strcat(tool, " sleep 96"));
+	snprintf(line, sizeof(line), "%s sleep 96", tool);
+	START(&cmd, "sh", "-c", line);
 	ck_assert(WITHIN(LONG_MS, command_count_of("sleep") == 1));
 	RUNS(75, &next, "latchkey", "lock", "-n", "both/ways", "true");
 	START(&next, "latchkey", "lock", "both/ways", "true");
