@@ -450,6 +450,7 @@ static void describe(struct bench *bench)
 {
 	char line[1100], version[80] = "";
 	struct statfs store;
+	double load[1];
 	FILE *pipe;
 
 	snprintf(line, sizeof(line), "%s --version", etcd_program("etcd"));
@@ -461,6 +462,8 @@ static void describe(struct bench *bench)
 	version[strcspn(version, "\n")] = 0;
 	bench_note(bench, "%s, one node, data %s, each write waits for it", version,
 	           store.f_type == TMPFS_MAGIC ? "on tmpfs" : "on a disk");
+	if (getloadavg(load, 1) == 1)
+		bench_note(bench, "load average at the begin, without the bench: %.1f", load[0]);
 	if (!has_mutex)
 		bench_note(bench, "no concurrency.Mutex: there is no %s (tools/mutex)",
 		           mutex_path());
