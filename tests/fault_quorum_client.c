@@ -423,3 +423,30 @@ TEST_LIMIT(hold_after_a_break_begins_at_the_break, 40)
 	OK(lk_lock_release(scene.waiters[1].lock));
 	quorum_close_all(&scene);
 }
+
+/* The leg of one server is younger than the hold: the first two servers that are connected do not
+ * tell which is right. */
+TEST_LIMIT(age_of_a_hold_is_shown_whichever_connect_first, 60)
+{
+	const struct proxy_fault slow = {.delay_ms = 150};
+	lk_lock_status status;
+
+	quorum_fault_set_up(20000);
+	client = quorum_client(false, 2000);
+	lock = lock_leased(client, "a", 6000);
+	OK(lk_lock_acquire(lock, WAIT_MS, NULL));
+	quorum_await_legs();
+	nap_ms(2000);
+	ck_assert_int_eq(quorum_ask_server(2, "DEL lk:{a}"), 1);
+	ck_assert(WITHIN(20000, quorum_has_leg(2)));
+	proxy_set_all(&quorum_proxies[0], &slow);
+	for (int i = 0; i < 3; i++) {
+		other = quorum_client(true, 8000);
+		OK(lk_lock_query(lock_leased(other, "a", 6000), &status));
+		ck_assert(status.held);
+		ck_assert_int_ge(status.held_ms, 2000);
+		OK(lk_client_close(other));
+	}
+	OK(lk_lock_release(lock));
+	OK(lk_client_close(client));
+}

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SAME_US 100000 /* fences of one grant, of which counters may be ahead */
+
 /* ---- A question to several servers -------------------------------------------------------- */
 
 /* What came of it.  is_open: more servers could change it. */
@@ -265,7 +267,23 @@ static void drop_listing(struct listings *listings, unsigned link)
 	listings->of[link] = NULL;
 }
 
-/* It is open if some have granted it, but no majority of those that were asked. */
+/* Do servers differ about when it was granted?  One that was down since then has a later time, and
+ * one whose leg waited for the others an earlier one: with all servers, most have the right one. */
+static bool is_age_open(const struct listings *listings)
+{
+	const struct lk__entry *holder = find_holder(listings);
+
+	for (unsigned i = 0; i < listings->count && holder; i++) {
+		const struct lk__entry *leg = holder_at(listings->of[i]);
+		if (is_same(leg, holder) &&
+		    (leg->fence > holder->fence + SAME_US || holder->fence > leg->fence + SAME_US))
+			return true;
+	}
+	return false;
+}
+
+/* It is open if some of those that were asked have granted it, but no majority, or at different
+ * times. */
 static lk_err ask_show(struct lk_client *client, void *arg, struct outcome *outcome)
 {
 	struct shown *shown = arg;
@@ -285,7 +303,7 @@ static lk_err ask_show(struct lk_client *client, void *arg, struct outcome *outc
 	shown->result = err ? NULL : merge(listings, shown->waiters);
 	if (!err && !shown->result)
 		err = lk__failf(LK_ENOMEM, "out of memory");
-	outcome->is_open = !err && is_held && !shown->result->held;
+	outcome->is_open = !err && is_held && (!shown->result->held || is_age_open(listings));
 	lk__round_end(client, &round);
 	for (unsigned i = 0; i < client->link_count; i++)
 		drop_listing(listings, i);
