@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The possible actions in a state of the model, within its bounds, and their execution. */
-#include "world.h"
+#include "etcd.h"
 
 #include <string.h>
 
@@ -343,6 +343,8 @@ int world_actions(const struct model_world *world, bool reduced, uint16_t action
 {
 	int count = 0, first = 0, end = world->bounds->clients;
 
+	if (world->etcd)
+		return etcd_actions(world, actions);
 	if (world->bounds->servers && !world->bounds->any_order &&
 	    (count = world_urgent(world, actions)))
 		return count;
@@ -535,6 +537,11 @@ void world_do(struct model_world *world, uint16_t action)
 	enum model_verb verb = world_verb_of(action);
 
 	world->wrong = NULL;
+	if (world->etcd) {
+		etcd_do(world, verb, action / MODEL_SERVERS % MODEL_CLIENTS,
+		        action % MODEL_SERVERS);
+		return;
+	}
 	count(world, link->client, verb);
 	if (verb == DO_SET || verb == DO_REMOVE)
 		world_question(world, link, verb);

@@ -11,7 +11,8 @@
 #define ARENA_SIZE ((size_t)1 << 20)
 #define ARENA_ADDRESS ((uintptr_t)0x7e9000000000)
 #define GRAIN 32
-#define CLASSES 128 /* of sizes, GRAIN bytes each */
+#define SMALL 128 /* classes of sizes, GRAIN bytes each; then some that double */
+#define CLASSES 131
 
 struct cell {
 	size_t class; /* of the following block */
@@ -88,12 +89,27 @@ static struct cell *cell_of(void *bytes)
 	return (struct cell *)((char *)bytes - GRAIN);
 }
 
+static size_t room_of(size_t class)
+{
+	return class < SMALL ? class * GRAIN : (size_t)SMALL * GRAIN << (class - SMALL + 1);
+}
+
+static size_t class_of(size_t size)
+{
+	size_t class = (size + GRAIN - 1) / GRAIN;
+
+	for (class = class < SMALL ? class : SMALL; class < CLASSES; class ++)
+		if (room_of(class) >= size)
+			break;
+	return class;
+}
+
 static void *take(size_t size)
 {
-	size_t class = (size + GRAIN - 1) / GRAIN, bytes = (class + 1) * GRAIN;
+	size_t class = class_of(size), bytes = room_of(class) + GRAIN;
 	struct cell *cell;
 
-	if (class >= CLASSES && in_use == ARENA_SETUP)
+	if (class >= CLASSES && in_use != ARENA_ON)
 		return __real_malloc(size);
 	if (class >= CLASSES || arena->used + bytes > ARENA_SIZE) {
 		fprintf(stderr, "model: %zu bytes are too many for the arena\n", size);
@@ -143,7 +159,7 @@ void *__wrap_realloc(void *old, size_t size)
 		return __real_realloc(old, size);
 	bytes = take(size);
 	if (old) {
-		size_t had = cell_of(old)->class * GRAIN;
+		size_t had = room_of(cell_of(old)->class);
 		memcpy(bytes, old, had < size ? had : size);
 		give(old);
 	}

@@ -12,7 +12,8 @@
 
 /* Use the arena for allocations, or stop.  During set-up, large allocations stay outside: they must
  * not change afterwards. */
-enum arena_mode { ARENA_OFF, ARENA_ON, ARENA_SETUP };
+/* ARENA_LOOSE: they stay outside, too, and must not last longer than an event. */
+enum arena_mode { ARENA_OFF, ARENA_ON, ARENA_SETUP, ARENA_LOOSE };
 enum arena_mode arena_use(enum arena_mode mode); /* returns the previous setting */
 /* Drop all allocations, except that many bytes of zeros at the returned address. */
 void *arena_clear(size_t size);

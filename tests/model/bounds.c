@@ -160,7 +160,8 @@ bool model_bounds_set(struct model_bounds *bounds, const char *text)
 		FIELD(grace),    FIELD(replicas),   FIELD(shorts),   FIELD(second),
 		FIELD(better),   FIELD(servers),    FIELD(slows),    FIELD(downs),
 		FIELD(jumps),    FIELD(yields),     FIELD(delays),   FIELD(any_order),
-		FIELD(held),     FIELD(fixed),
+		FIELD(held),     FIELD(fixed),      FIELD(members),  FIELD(elects),
+		FIELD(halts),    FIELD(freezes),    FIELD(revokes),  FIELD(idle),
 	};
 	const size_t known = sizeof(fields) / sizeof(*fields);
 
@@ -195,6 +196,8 @@ void model_bounds_tell(const struct model_bounds *bounds, char *text, size_t siz
 	         bounds->name, bounds->clients, bounds->steps, bounds->calls, bounds->ticks);
 	if (bounds->servers)
 		model_quorum_bounds_tell(bounds, text, size);
+	if (bounds->members)
+		model_etcd_bounds_tell(bounds, text, size);
 	model_bounds_add(text, size, bounds->finals, "that never release");
 	if (bounds->fixed && bounds->kind == LK_KIND_LOCK)
 		snprintf(text + strlen(text), size - strlen(text), ", fixed leases");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The promises in every state of the model, after each script, and at the end of all calls. */
-#include "world.h"
+#include "etcd.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -268,8 +268,11 @@ static const char *used_wrong(const struct model_world *world)
 
 const char *world_wrong(struct model_world *world)
 {
-	const char *wrong = world->bounds->servers ? world_quorum_wrong(world) : used_wrong(world);
+	const char *wrong;
 
+	if (world->etcd)
+		return etcd_wrong(world);
+	wrong = world->bounds->servers ? world_quorum_wrong(world) : used_wrong(world);
 	if (!wrong)
 		wrong = world->wrong;
 	if (!wrong && world->bounds->kind == LK_KIND_SEMAPHORE)
@@ -333,6 +336,8 @@ bool world_rests(const struct model_world *world, const struct model_client *cli
 
 bool world_quiet(const struct model_world *world)
 {
+	if (world->etcd)
+		return etcd_quiet(world);
 	for (int i = 0; i < world->bounds->clients; i++)
 		if (!world_rests(world, &world->clients[i]))
 			return false;
@@ -469,6 +474,8 @@ const char *world_finish(struct model_world *world, int64_t *longest)
 	int64_t begun_ns = world->now_ns, abandoned_ns, served_ms = SERVED_MS;
 	const char *wrong;
 
+	if (world->etcd)
+		return etcd_finish(world, longest);
 	if (world->bounds->servers)
 		served_ms = world_quorum_served_ms(world, served_ms);
 	world->free_run = true;

@@ -14,6 +14,7 @@
  *   is not read as long as no hold is handed over inside a process, which takes two threads of a
  *   client; the model has one.  That in messages is read where memories differ. */
 #include "dump.h"
+#include "etcd.h"
 
 #include "arena.h"
 
@@ -557,6 +558,10 @@ uint64_t world_hash(struct model_world *world, bool with_bounds)
 	static struct form form;
 	enum arena_mode mode = arena_use(ARENA_OFF);
 
+	if (world->etcd) {
+		arena_use(mode);
+		return etcd_hash(world, with_bounds);
+	}
 	if (world->bounds->servers) {
 		form_put_quorum(&form, world, with_bounds);
 		arena_use(mode);

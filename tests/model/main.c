@@ -47,6 +47,10 @@
  * and messages in any order, and each action is drawn.  Each walk has a seed, and SEED=n walks it
  * again. WALKS=n sets how many there are for each of the bounds.
  *
+ * On etcd two clients use a model of three members, of which another may be elected, and the leader
+ * be stopped or frozen; a call and its answer arrive one by one.  A timer runs in the tick when it
+ * is due, unless its client is stalled; an operator may revoke the lease of a client.
+ *
  * Clients may connect for the first time before such a loss, or after it.  The grace is as long as
  * the longest lease in the bounds, unless they have another one.
  *
@@ -116,7 +120,7 @@ static bool is_among(const char *kinds, const char *kind)
 
 static bool known_kinds(const char *kinds)
 {
-	static const char *const all[] = {"lock", "semaphore", "rate", "latch", "quorum"};
+	static const char *const all[] = {"lock", "semaphore", "rate", "latch", "quorum", "etcd"};
 	size_t commas = 0, known = 0;
 
 	for (const char *at = kinds; *at; at++)
@@ -287,9 +291,12 @@ static int run_all(const struct options *options)
 	if (!options->seed) {
 		run_each(options, run, options->big ? model_big : model_small, &sum);
 		run_each(options, run, model_quorum_small, &sum);
+		run_each(options, run, model_etcd_small, &sum);
 	}
 	if (options->night)
 		run_each(options, run, model_night, &sum);
+	if (options->night || (options->big && !options->seed))
+		run_each(options, run, model_etcd_night, &sum);
 	if (options->night || (options->big && !options->seed))
 		run_each(options, run, model_quorum_night, &sum);
 	run_each(options, walk, model_quorum_walks, &sum);
@@ -335,14 +342,15 @@ static void run_some(const struct options *options, const struct model_plant *pl
 
 static int run_plants(const struct options *options)
 {
-	static const struct model_plant *const all[] = {model_plants, model_quorum_plants};
+	static const struct model_plant *const all[] = {model_plants, model_quorum_plants,
+	                                                model_etcd_plants};
 	int runs = 0, found = 0;
 
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 3; i++)
 		run_some(options, all[i], &runs, &found);
 	if (!runs) {
 		fprintf(stderr, "model: PLANT=%s is none of these:", options->plant);
-		for (int i = 0; i < 2; i++)
+		for (int i = 0; i < 3; i++)
 			for (const struct model_plant *plant = all[i]; plant->name; plant++)
 				fprintf(stderr, " %s", plant->name);
 		fprintf(stderr, "\n");
@@ -359,7 +367,7 @@ int main(int argc, char **argv)
 	if (!parse(&options, argc, argv)) {
 		fprintf(stderr,
 		        "usage: model [BIG=1] [NIGHTLY=1] "
-		        "[KIND=lock|semaphore|rate|latch|quorum,...] "
+		        "[KIND=lock|semaphore|rate|latch|quorum|etcd,...] "
 		        "[SECONDS=n] [STATES=n] [WALKS=n] [SEED=n] [EVERY=1] [WITH=bound=n,...] | "
 		        "PLANT=name|all\n");
 		return 2;

@@ -402,7 +402,9 @@ const struct model_plant *model_plant(const char *name)
 {
 	const struct model_plant *plant = find(model_plants, name);
 
-	return plant ? plant : find(model_quorum_plants, name);
+	if (!plant)
+		plant = find(model_quorum_plants, name);
+	return plant ? plant : find(model_etcd_plants, name);
 }
 
 void model_plant_explore(const struct model_plant *plant, struct explore_plan *plan,

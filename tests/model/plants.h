@@ -24,6 +24,10 @@ extern const struct model_bounds model_small[], model_night[], model_big[];
 
 /* The same of a quorum (bounds_quorum.c), and those for walks. */
 extern const struct model_bounds model_quorum_small[], model_quorum_night[], model_quorum_walks[];
+/* The same of etcd (plants_etcd.c). */
+extern const struct model_plant model_etcd_plants[];
+extern const struct model_bounds model_etcd_small[], model_etcd_night[];
+void model_etcd_bounds_tell(const struct model_bounds *bounds, char *text, size_t size);
 void model_quorum_bounds_tell(const struct model_bounds *bounds, char *text, size_t size);
 
 const struct model_plant *model_plant(const char *name);

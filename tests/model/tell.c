@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Actions and states of the model as text. */
-#include "world.h"
+#include "etcd.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -90,6 +90,11 @@ static const char *const verbs[MODEL_VERBS] = {
 	[DO_RESTORE] = "- the store begins anew, from the copy",
 	[DO_PROMOTE] = "- a replica takes the store's place, with the copy if there is one",
 	[DO_PROMOTE_OTHER] = "- the second replica takes the store's place, with its copy",
+	[DO_ELECT] = "- another member is elected",
+	[DO_HALT] = "- the leader is stopped",
+	[DO_FREEZE] = "- the leader's disk stands still",
+	[DO_GO_ON] = "- that member goes on",
+	[DO_REVOKE] = "loses its lease, which is revoked by hand",
 };
 
 void world_tell(const struct model_world *world, uint16_t action, char *text, size_t size)
@@ -98,6 +103,11 @@ void world_tell(const struct model_world *world, uint16_t action, char *text, si
 	enum model_verb verb = world_verb_of(action);
 	const char *what = "";
 
+	if (world->etcd) {
+		snprintf(text, size, "%c %s%s", 'A' + action / MODEL_SERVERS % MODEL_CLIENTS,
+		         verbs[verb], verb == DO_EXECUTE || verb == DO_LATE ? " call" : "");
+		return;
+	}
 	if (verb == DO_EXECUTE || (verb >= DO_REFUSE && verb <= DO_SECOND))
 		what = kinds[world_next_call(link)->kind];
 	else if (verb == DO_LATE)
@@ -138,6 +148,10 @@ static void print_store(const struct model_world *world, const struct model_serv
 
 void world_print(const struct model_world *world)
 {
+	if (world->etcd) {
+		etcd_print(world);
+		return;
+	}
 	printf("           ");
 	for (int i = 0; i < world->server_count; i++)
 		print_store(world, &world->servers[i]);

@@ -3,6 +3,7 @@
 #include "world.h"
 
 #include "arena.h"
+#include "etcd.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,11 +144,18 @@ struct model_world *world_begin(const struct model_bounds *bounds, enum model_ru
 {
 	int servers = bounds->servers ? bounds->servers : 1;
 	struct model_world *world = arena_clear(
-		sizeof(*world) + sizeof(world->links[0]) * (size_t)(servers * bounds->clients));
+		sizeof(*world) +
+		(bounds->members ? sizeof(struct model_etcd)
+	                         : sizeof(world->links[0]) * (size_t)(servers * bounds->clients)));
 
 	arena_use(ARENA_SETUP);
 	world->bounds = bounds;
 	world->rule = rule;
+	if (bounds->members) {
+		etcd_begin(world);
+		arena_use(ARENA_LOOSE);
+		return world;
+	}
 	world->server_count = (uint8_t)servers;
 	start_servers(world, script, old, new);
 	world_set_time(world, START_NS);

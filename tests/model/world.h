@@ -13,6 +13,7 @@
  *   tell.c     actions and states as text
  *   walks.c    random walks; explore.c: every state
  *   believe.c  a wrong variant
+ *   etcd*.c    clients of etcd, instead of all but tell.c and explore.c
  *
  * All of a state is in the arena.  Time passes in ticks: every event is at a multiple of one, and
  * it only matters whether a deadline has passed by then.  A process acts when the explorer selects
@@ -80,6 +81,10 @@ struct model_bounds {
 	uint8_t jumps;                /* a server's clock is set forward by a lease */
 	uint8_t yields;               /* of a leg, at most */
 	uint8_t sets, removes, count; /* of a latch */
+	/* Of etcd (etcd.h). */
+	uint8_t members; /* 0 = it is Redis */
+	uint8_t idle;    /* that many of the clients, the first ones, make no calls */
+	uint8_t elects, halts, freezes, revokes; /* faults */
 };
 
 enum model_verb {
@@ -127,6 +132,11 @@ enum model_verb {
 	DO_PROMOTE_OTHER,
 	DO_DOWN,
 	DO_JUMP,
+	DO_ELECT,
+	DO_HALT,
+	DO_FREEZE,
+	DO_GO_ON,
+	DO_REVOKE,
 	MODEL_VERBS
 };
 
@@ -156,6 +166,8 @@ enum model_rule {
 	RULE_NEVER_YIELDS,
 	RULE_YIELD_BELIEVED,
 	RULE_UNCOMMITTED,
+	RULE_ETCD_ERA,
+	RULE_ETCD_OLD,
 };
 
 /* A pending request, or one that a lost connection may still deliver. */
@@ -231,8 +243,11 @@ struct model_use {
 	uint32_t permits;
 };
 
+struct model_etcd;
+
 struct model_world {
 	const struct model_bounds *bounds;
+	struct model_etcd *etcd; /* NULL = it is Redis; then all below from the servers on */
 	int64_t now_ns;
 	enum model_rule rule;
 	uint8_t server_count;
