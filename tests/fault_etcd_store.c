@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The store of etcd is changed by others, is full, or forgets log-ins (E12, E16, E18 and E20 of the
- * fault list). */
+ * The store of etcd is changed by others, is full, or forgets log-ins (E12, E16, E18, E20 and E21
+ * of the fault list). */
 #include "harness/etcd_fault.h"
 #include "harness/rivals.h"
 
@@ -179,7 +179,17 @@ TEST_LIMIT(e18_full_store_refuses_grants_but_renews_and_releases, 180)
 	end();
 }
 
-/* ---- E20: tokens ---------------------------------------------------------------------------- */
+/* ---- E20 and E21: users
+ * ---------------------------------------------------------------------------- */
+
+/* From now on there are passwords; looks at the store are root's. */
+static void protect(void)
+{
+	etcd_ctl(&etcd, "user add root:secret");
+	etcd_ctl(&etcd, "user grant-role root root");
+	etcd_ctl(&etcd, "auth enable");
+	etcd_login = "root:secret@";
+}
 
 TEST_LIMIT(e20_expired_tokens_cost_no_hold_and_no_wait, 120)
 {
@@ -189,10 +199,7 @@ TEST_LIMIT(e20_expired_tokens_cost_no_hold_and_no_wait, 120)
 	etcd.args[0] = "--auth-token-ttl";
 	etcd.args[1] = "1";
 	etcd_fault_set_up();
-	etcd_ctl(&etcd, "user add root:secret");
-	etcd_ctl(&etcd, "user grant-role root root");
-	etcd_ctl(&etcd, "auth enable");
-	etcd_login = "root:secret@";
+	protect();
 	queue("a", LEASE_MS);
 	fence = hold_of(locks[0]).fence;
 	stays_held(locks[0], LEASE_MS);
@@ -204,4 +211,41 @@ TEST_LIMIT(e20_expired_tokens_cost_no_hold_and_no_wait, 120)
 	}
 	OK(lk_lock_release(locks[2]));
 	end();
+}
+
+#define AS_ROOT "--user root:secret "
+
+TEST_LIMIT(e21_right_that_is_missing_is_an_error_and_a_lost_one_a_loss, 120)
+{
+	lk_client *client;
+	lk_lock *lock;
+	int64_t revoked_ms;
+
+	etcd_fault_set_up();
+	protect();
+	etcd_ctl(&etcd, AS_ROOT "user add app:secret");
+	etcd_ctl(&etcd, AS_ROOT "role add app");
+	etcd_ctl(&etcd, AS_ROOT "user grant-role app app");
+	etcd_ctl(&etcd, AS_ROOT "role grant-permission app --prefix=true readwrite lk/L/");
+	etcd_login = "app:secret@";
+	client = etcd_client(ETCD_ALL);
+	etcd_login = "root:secret@";
+	lock = etcd_lock(client, "a", LEASE_MS);
+	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_EAUTH);
+	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "permission denied"));
+	etcd_ctl(&etcd, AS_ROOT "role grant-permission app --prefix=true readwrite lk/");
+	ck_assert(WITHIN(ETCD_SOON_MS, !lk_lock_acquire(lock, ETCD_SOON_MS, NULL)));
+	revoked_ms = now_ms();
+	etcd_ctl(&etcd, AS_ROOT "role revoke-permission app --prefix=true lk/");
+	ck_assert(WITHIN(ETCD_SOON_MS, losses.count == 1));
+	ck_assert_int_le(losses.at_ms - revoked_ms, LEASE_MS + 4000);
+	EXPECT(lk_lock_release(lock), LK_ELOST);
+	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_EAUTH);
+	etcd_ctl(&etcd, AS_ROOT "role grant-permission app --prefix=true readwrite lk/");
+	/* What was sent before may still be refused. */
+	ck_assert(WITHIN(ETCD_SOON_MS, !lk_lock_acquire(lock, ETCD_SOON_MS, NULL)));
+	OK(lk_lock_release(lock));
+	OK(lk_client_close(client));
+	ck_assert(WITHIN(ETCD_SOON_MS, etcd_is_clear(0)));
+	etcd_stop(&etcd);
 }
