@@ -126,7 +126,7 @@ uint64_t lk__legs_committed_fence(const struct lk__legs *legs, int64_t now_ns);
 uint64_t lk__legs_fence_to_commit(const struct lk__legs *legs, int64_t now_ns);
 /* Was the released hold lost before its release? */
 bool lk__legs_were_lost(const struct lk__ticket *ticket);
-/* ... and may a server that has not answered yet show it? */
+/* ... and may servers that have not answered yet show it? */
 bool lk__legs_may_be_lost(const struct lk__ticket *ticket);
 /* quorum_leg.c: what one server answered, or does not answer any more */
 bool lk__leg_may_ask(const struct lk__core *core, const struct lk__ticket *leg);
