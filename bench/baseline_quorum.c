@@ -4,8 +4,8 @@
 #include "baseline_quorum.h"
 
 #include "bare_command.h"
+#include "bare_marker.h"
 #include "base/slot.h"
-#include "harness/redis.h"
 #include "scripts.h"
 
 #include <errno.h>
@@ -30,32 +30,20 @@ struct ballot {
 	uint64_t tickets;
 };
 
-/* The marker of a member's memory, and until when it was young: see lk__codec_set(). */
-static void find_marker(const struct test_server *server, char text[160], char young[24])
-{
-	struct redis *redis = redis_open(server);
-	long long since_us, longest_ms;
-
-	snprintf(text, 160, "%s", redis_text(redis, "GET lk:epoch"));
-	if (sscanf(text, "1 %*s %lld [%*s %*s %lld]", &since_us, &longest_ms) != 2)
-		bench_fail("bare scripts: not the marker of a member: %s", text);
-	snprintf(young, 24, "%lld", since_us + longest_ms * 1000);
-	redis_close(redis);
-}
-
 /* See src/redis/codec_quorum.c: the same words in the same order. */
 static void format_all(struct member *member, const struct test_server *server, const char *name,
                        int index)
 {
-	char main_key[160], queue[160], ticket[100], class[8], marker[160], young[24];
+	char main_key[160], queue[160], ticket[100], class[8];
+	struct bare_marker marker;
 	const char *ask[] = {"EVALSHA",  lk__script_quorum_ask.sha1,
 	                     "4",        main_key,
 	                     queue,      "lk:fences",
 	                     "lk:epoch", ticket,
 	                     "1",        "1700000000000000",
 	                     class,      "lk:c:0:",
-	                     "30000",    marker,
-	                     young};
+	                     "30000",    marker.text,
+	                     marker.end};
 	const char *leave[] = {"EVALSHA",
 	                       lk__script_quorum_leave.sha1,
 	                       "4",
@@ -70,8 +58,8 @@ static void format_all(struct member *member, const struct test_server *server, 
 	                       "0",
 	                       "",
 	                       "30000",
-	                       marker,
-	                       young};
+	                       marker.text,
+	                       marker.end};
 	const char *ping[] = {"PING"};
 
 	snprintf(main_key, sizeof(main_key), "lk:{%s}", name);
@@ -79,7 +67,7 @@ static void format_all(struct member *member, const struct test_server *server, 
 	snprintf(ticket, sizeof(ticket),
 	         "q1:BenchBareClient%07d:" NONCE_MARK ":10000:r:1700000000000000:0", index);
 	snprintf(class, sizeof(class), "%d", lk__slot_of(name, strlen(name)) % CLASSES);
-	find_marker(server, marker, young);
+	bare_marker_of_member(server, &marker);
 	member->commands[BALLOT_ASK] = bare_format(sizeof(ask) / sizeof(ask[0]), ask);
 	member->commands[BALLOT_LEAVE] = bare_format(sizeof(leave) / sizeof(leave[0]), leave);
 	member->commands[BALLOT_PING] = bare_format(1, ping);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * A lock on a quorum of three and of five servers: a pair alone, the time to hold on loopback and
  * on a slow network, a server that is stopped, and processes on one lock. */
-#include "baseline_handoff.h"
+#include "baseline_legs.h"
 #include "baseline_quorum.h"
 #include "contended.h"
 #include "harness/proxy.h"
@@ -23,10 +23,10 @@
 #define SPARE 1.1     /* of 2 N requests */
 #define CONTENDERS 8  /* beside a stopped server */
 
-/* The members, and a server that is none, for the control. */
+/* The members. */
 static struct quorum {
 	int count;
-	struct test_server servers[SIZE_MAX_SERVERS], plain;
+	struct test_server servers[SIZE_MAX_SERVERS];
 	struct proxy proxies[SIZE_MAX_SERVERS];
 	int ports[SIZE_MAX_SERVERS]; /* of the proxies */
 	char url[160], far_url[160]; /* far: by the proxies */
@@ -47,7 +47,6 @@ static void start_quorum(struct bench *bench, int count)
 	quorum.count = count;
 	for (int i = 0; i < count; i++)
 		bench_server(bench, &quorum.servers[i], NULL);
-	bench_server(bench, &quorum.plain, NULL);
 	form_url(quorum.url, NULL);
 	/* No server is young. */
 	if (lk_quorum_begin(quorum.url, NULL, 0))
@@ -58,7 +57,6 @@ static void stop_quorum(void)
 {
 	for (int i = 0; i < quorum.count; i++)
 		server_stop(&quorum.servers[i]);
-	server_stop(&quorum.plain);
 }
 
 struct label {
@@ -354,63 +352,20 @@ static void *open_crowd(const struct stage *stage, int index)
 	return ours_open(quorum.url, name);
 }
 
-/* The control: a hand-off by one server, and the same number of a quorum's scripts on as many
- * servers more, for which no other process contends.  So it has the requests and the processes, but
- * one message. */
-struct floor {
-	struct handoff *handoff;
-	struct ballot *ballot;
-};
-
-static void *floor_open(const struct stage *stage, int index)
+/* The control: the whole protocol by bare hiredis, as in the other contended cases.  It has the same
+ * requests, messages, connections and processes. */
+static void *legs_open_here(const struct stage *stage, int index)
 {
-	struct floor *self = calloc(1, sizeof(*self));
 	char name[64];
 
-	if (!self)
-		bench_fail("out of memory");
 	snprintf(name, sizeof(name), NAME ":bare:%d", stage->size);
-	self->handoff = handoff_open(&quorum.plain, name, index);
-	snprintf(name, sizeof(name), NAME ":bare:%d:%d", stage->size, index);
-	self->ballot = ballot_open(quorum.servers, NULL, quorum.count - 1, name, index);
-	return self;
-}
-
-static bool floor_acquire(void *arg, int64_t until_ns)
-{
-	struct floor *self = arg;
-
-	ballot_send(self->ballot, BALLOT_ASK);
-	handoff_acquire(self->handoff, until_ns);
-	ballot_await(self->ballot, quorum.count / 2);
-	return true;
-}
-
-static void floor_release(void *arg)
-{
-	struct floor *self = arg;
-
-	ballot_send(self->ballot, BALLOT_LEAVE);
-	handoff_release(self->handoff);
-	ballot_await(self->ballot, quorum.count / 2);
-}
-
-static void floor_close(void *arg)
-{
-	struct floor *self = arg;
-
-	handoff_close(self->handoff);
-	ballot_close(self->ballot);
-	free(self);
+	return legs_open(quorum.servers, quorum.count, name, index);
 }
 
 static int servers_contended(bool of_bare, const struct test_server *all[SERVERS_MAX])
 {
-	int count = members(all);
-
-	if (of_bare)
-		all[count - 1] = &quorum.plain;
-	return count;
+	(void)of_bare;
+	return members(all);
 }
 
 static void run_contended(struct bench *bench)
@@ -419,10 +374,10 @@ static void run_contended(struct bench *bench)
 	                                 .acquire = ours_acquire,
 	                                 .release = ours_release,
 	                                 .close = ours_close};
-	static const struct work bare = {.open = floor_open,
-	                                 .acquire = floor_acquire,
-	                                 .release = floor_release,
-	                                 .close = floor_close};
+	static const struct work bare = {.open = legs_open_here,
+	                                 .acquire = legs_acquire,
+	                                 .release = legs_release,
+	                                 .close = legs_close};
 	char id[40], what[80], title[40];
 	const struct contended contended = {
 		.id = id,
