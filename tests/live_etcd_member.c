@@ -181,3 +181,46 @@ TEST_LIMIT(client_logs_in_again_when_its_token_has_expired, 120)
 	OK(lk_client_close(client));
 	etcd_stop(&servers);
 }
+
+static void expect_refusal(lk_err err, const char *cure)
+{
+	ck_assert_int_eq(err, LK_EAUTH);
+	ck_assert_msg(strstr(lk_errmsg(), cure), "%s", lk_errmsg());
+}
+
+/* As the manual names them. */
+TEST_LIMIT(rights_on_the_prefix_are_enough, 120)
+{
+	lk_err err;
+	lk_client *client;
+	lk_lock *lock;
+
+	etcd_start(&servers, 1);
+	EXPECT(lk_client_open(etcd_url(&servers, "job:secret@", ""), NULL, &client), LK_ESERVER);
+	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "leave user and password out of the URL"));
+	etcd_ctl(&servers, "user add root:secret");
+	etcd_ctl(&servers, "user grant-role root root");
+	etcd_ctl(&servers, "user add job:secret");
+	etcd_ctl(&servers, "role add latchkey");
+	etcd_ctl(&servers, "role grant-permission latchkey --prefix=true readwrite lk/");
+	etcd_ctl(&servers, "user grant-role job latchkey");
+	etcd_ctl(&servers, "auth enable");
+	err = lk_client_open(etcd_url(&servers, "", ""), NULL, &client);
+	if (!err) { /* 3.4 tells everybody how it is */
+		err = lk_lock_acquire(lock_named(client, "a"), LONG_MS, NULL);
+		expect_refusal(err, "name a user: etcd://USER:PASSWORD@HOST");
+		OK(lk_client_close(client));
+	}
+	expect_refusal(err, "name a user: etcd://USER:PASSWORD@HOST");
+	client = client_at(etcd_url(&servers, "job:secret@", ""));
+	lock = lock_leased(client, "a/b", 2000);
+	OK(lk_lock_acquire(lock, LONG_MS, NULL));
+	OK(lk_lock_extend(lock, 20000));
+	OK(lk_lock_release(lock));
+	OK(lk_client_close(client));
+	client = client_at(etcd_url(&servers, "job:secret@", "?prefix=other"));
+	expect_refusal(lk_lock_acquire(lock_named(client, "a"), LONG_MS, NULL),
+	               "the user's role needs readwrite");
+	OK(lk_client_close(client));
+	etcd_stop(&servers);
+}

@@ -95,7 +95,8 @@ static lk_err refused(const struct lk__etcd_peer *peer, const struct lk__h2_even
 	             : verdict.meaning == LK__ETCD_REFUSED ? LK_ESERVER
 	                                                   : LK_ECONN;
 
-	return lk__why_about(why, err, peer->socket.text, "%s", event->text);
+	return lk__why_about(why, err, peer->socket.text, "%s%s", event->text,
+	                     lk__etcd_cure(event->text));
 }
 
 /* ---- The set-up ----------------------------------------------------------------------------- */

@@ -3,6 +3,8 @@
  * the streams of watches and keep-alives go. */
 #include "etcd_store.h"
 
+#include "status.h"
+
 #include "../base/os.h"
 
 #include <stdlib.h>
@@ -338,8 +340,8 @@ static void name_server(struct lk__etcd_peer *peer, struct lk__answer *answer)
 	if (answer->err == LK_EFOREIGN)
 		lk__why_set(&peer->answer_why, answer->err, "%s", answer->text);
 	else
-		lk__why_about(&peer->answer_why, answer->err, peer->socket.text, "%s",
-		              answer->text);
+		lk__why_about(&peer->answer_why, answer->err, peer->socket.text, "%s%s",
+		              answer->text, lk__etcd_cure(answer->text));
 	answer->text = peer->answer_why.text;
 }
 

@@ -77,3 +77,20 @@ bool lk__etcd_is_old(const char *version)
 		return major < 3;
 	return minor < 4 || patch < (minor == 4 ? 31 : 13);
 }
+
+const char *lk__etcd_cure(const char *text)
+{
+	static const struct {
+		const char *text, *cure;
+	} cures[] = {
+		{"permission denied",
+	         " (the user's role needs readwrite for the prefix of the keys)"},
+		{"user name is empty", " (name a user: etcd://USER:PASSWORD@HOST)"},
+		{"authentication is not enabled", " (leave user and password out of the URL)"},
+	};
+
+	for (size_t i = 0; i < sizeof(cures) / sizeof(*cures); i++)
+		if (strstr(text, cures[i].text))
+			return cures[i].cure;
+	return "";
+}

@@ -27,6 +27,9 @@ struct lk__etcd_verdict {
 /* The meaning of LK__H2_ANSWER or LK__H2_ENDED.  What is not known is ambiguous. */
 struct lk__etcd_verdict lk__etcd_judge(const struct lk__h2_event *event);
 
+/* What to do about a refusal with that text, " (...)", or "". */
+const char *lk__etcd_cure(const char *text);
+
 /* May a server of that version end a renewed lease early?  Before 3.5.13, and 3.4.31 of 3.4, a
  * leader that was replaced and does not know it revokes leases. */
 bool lk__etcd_is_old(const char *version);
