@@ -1209,7 +1209,8 @@ typedef struct lk_finding {
 	                        "patterns" (not of a Cluster); "tls" with rediss:;
 	                        "sentinels" with Sentinel; "topology", "failover" with
 	                        Sentinel and of a Cluster; "quorum" of a quorum and its
-	                        members */
+	                        members; of etcd "reachable", "version", "leader", "members",
+	                        "latency", "space", "rights", "tickets"; "tls" with etcds: */
 	const char *text;    /* the finding, escaped */
 	const char *cure;    /* what to do, "" if nothing */
 	int64_t reserved[8]; /* zero */

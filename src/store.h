@@ -151,6 +151,10 @@ struct lk__store_ops {
 	 * returned.  It may make the answer a failure. */
 	void (*fill)(struct lk__peer *peer, void *into, struct lk__answer *answer);
 
+	/* As lk_doctor(), with a target that was parsed; it may be aimed elsewhere. */
+	lk_err (*doctor)(struct lk__target *target, const lk_client_options *options,
+	                 lk_finding_fn *fn, void *arg, lk_fitness *worst, struct lk__why *why);
+
 	/* The conversation with one of the target's sentinels, by one thread: connect to it; ask
 	 * for the master, and to hear of changes; wait for the next report, LK__REPORT_NONE at
 	 * deadline_ns or as soon as cancel_fd is readable.  Raw. */

@@ -62,10 +62,9 @@ static lk_err read_some(struct lk__etcd_peer *peer, int64_t deadline_ns, int can
 	return got < 0 ? why->err : LK_OK;
 }
 
-/* Make a call, and wait for its end: event. */
-static lk_err ask(struct lk__etcd_peer *peer, const char *path, struct lk__bytes message,
-                  int64_t deadline_ns, int cancel_fd, struct lk__h2_event *event,
-                  struct lk__why *why)
+lk_err lk__etcd_await(struct lk__etcd_peer *peer, const char *path, struct lk__bytes message,
+                      int64_t deadline_ns, int cancel_fd, struct lk__h2_event *event,
+                      struct lk__why *why)
 {
 	uint32_t id;
 	lk_err err = lk__h2_call(peer->h2, path, message, deadline_ns, &id);
@@ -116,8 +115,9 @@ static lk_err log_in(struct lk__etcd_peer *peer, const struct lk__target *target
 	lk__etcd_put_authenticate(&writer, &request);
 	if (writer.is_full)
 		return lk__why_set(why, LK_EINVALID, "password: too long");
-	err = ask(peer, "/etcdserverpb.Auth/Authenticate", (struct lk__bytes){bytes, writer.len},
-	          deadline_ns, cancel_fd, &event, why);
+	err = lk__etcd_await(peer, "/etcdserverpb.Auth/Authenticate",
+	                     (struct lk__bytes){bytes, writer.len}, deadline_ns, cancel_fd, &event,
+	                     why);
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		((volatile char *)bytes)[i] = 0;
 	if (err)
@@ -138,8 +138,8 @@ static lk_err check(struct lk__etcd_peer *peer, int64_t deadline_ns, int cancel_
 	struct lk__etcd_status_answer status;
 	struct lk__h2_event event;
 	char version[32];
-	lk_err err = ask(peer, "/etcdserverpb.Maintenance/Status", (struct lk__bytes){0},
-	                 deadline_ns, cancel_fd, &event, why);
+	lk_err err = lk__etcd_await(peer, "/etcdserverpb.Maintenance/Status", (struct lk__bytes){0},
+	                            deadline_ns, cancel_fd, &event, why);
 
 	if (err)
 		return err;
@@ -182,6 +182,7 @@ struct dial {
 	struct lk__etcd *etcd;
 	const struct lk__target *target;
 	int cancel_fd;
+	bool accepts_any; /* member, whatever its status */
 	struct lk__etcd_peer *peer;
 };
 
@@ -205,7 +206,7 @@ static lk_err dial_address(void *context, const struct lk__address *address, int
 		err = lk__why_about(why, LK_ENOMEM, target->text, "out of memory");
 	if (!err && target->user && target->password)
 		err = log_in(peer, target, deadline_ns, dial->cancel_fd, why);
-	if (!err)
+	if (!err && !dial->accepts_any)
 		err = check(peer, deadline_ns, dial->cancel_fd, why);
 	if (err) {
 		lk__etcd_free(peer);
@@ -217,16 +218,33 @@ static lk_err dial_address(void *context, const struct lk__address *address, int
 	return LK_OK;
 }
 
+static lk_err dial_member(struct dial *dial, int64_t deadline_ns, struct lk__why *why)
+{
+	struct lk__tls_shared *tls = &dial->etcd->tls;
+	struct lk__why inner;
+
+	if (dial->target->tls && lk__tls_load(tls, dial->target, &inner))
+		return lk__why_about(why, inner.err, dial->target->text, "%s", inner.text);
+	return lk__dial_each(dial->target, deadline_ns, dial->cancel_fd, dial_address, dial, NULL,
+	                     why);
+}
+
 lk_err lk__etcd_connect(struct lk__etcd *etcd, const struct lk__target *target, int64_t deadline_ns,
                         int cancel_fd, struct lk__etcd_peer **peer, struct lk__why *why)
 {
 	struct dial dial = {.etcd = etcd, .target = target, .cancel_fd = cancel_fd};
-	struct lk__why inner;
-	lk_err err;
+	lk_err err = dial_member(&dial, deadline_ns, why);
 
-	if (target->tls && lk__tls_load(&etcd->tls, target, &inner))
-		return lk__why_about(why, inner.err, target->text, "%s", inner.text);
-	err = lk__dial_each(target, deadline_ns, cancel_fd, dial_address, &dial, NULL, why);
+	*peer = dial.peer;
+	return err;
+}
+
+lk_err lk__etcd_reach(struct lk__etcd *etcd, const struct lk__target *target, int64_t deadline_ns,
+                      struct lk__etcd_peer **peer, struct lk__why *why)
+{
+	struct dial dial = {.etcd = etcd, .target = target, .cancel_fd = -1, .accepts_any = true};
+	lk_err err = dial_member(&dial, deadline_ns, why);
+
 	*peer = dial.peer;
 	return err;
 }

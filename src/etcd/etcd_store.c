@@ -398,4 +398,5 @@ const struct lk__store_ops lk__etcd_store = {
 	.pump = pump,
 	.next = next,
 	.fill = fill,
+	.doctor = lk__etcd_doctor,
 };

@@ -55,10 +55,21 @@ extern const struct lk__store_ops lk__etcd_store;
  * it is, by deadline_ns; the errors of lk__dial_each(), and LK_EAUTH. */
 lk_err lk__etcd_connect(struct lk__etcd *etcd, const struct lk__target *target, int64_t deadline_ns,
                         int cancel_fd, struct lk__etcd_peer **peer, struct lk__why *why);
+/* The same for the doctor: without asking how it is. */
+lk_err lk__etcd_reach(struct lk__etcd *etcd, const struct lk__target *target, int64_t deadline_ns,
+                      struct lk__etcd_peer **peer, struct lk__why *why);
+/* Make a call over a connection that no session uses, and wait for its end: event. */
+lk_err lk__etcd_await(struct lk__etcd_peer *peer, const char *path, struct lk__bytes message,
+                      int64_t deadline_ns, int cancel_fd, struct lk__h2_event *event,
+                      struct lk__why *why);
 /* Write the bytes that h2 has, and read for a while, until no call is left, or until deadline_ns.
  */
 void lk__etcd_finish(struct lk__etcd_peer *peer, int64_t deadline_ns);
 void lk__etcd_free(struct lk__etcd_peer *peer);
+
+/* doctor.c: lk_doctor() for members of etcd. */
+lk_err lk__etcd_doctor(struct lk__target *target, const lk_client_options *options,
+                       lk_finding_fn *fn, void *arg, lk_fitness *worst, struct lk__why *why);
 
 /* peer.c, all with the mutex. */
 struct lk__etcd_wire lk__etcd_wire_of(struct lk__etcd *etcd);

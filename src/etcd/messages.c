@@ -302,6 +302,7 @@ static const struct lk__pb_rule status_rules[] = {
 	LIST(lk__etcd_status_answer, 8, errors, NULL),
 	RULE(lk__etcd_status_answer, 9, LK__PB_NUMBER, db_size_in_use),
 	RULE(lk__etcd_status_answer, 10, LK__PB_FLAG, is_learner),
+	RULE(lk__etcd_status_answer, 12, LK__PB_NUMBER, db_size_quota),
 };
 const struct lk__pb_shape lk__etcd_status_shape = SHAPE(lk__etcd_status_answer, status_rules);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * lk_doctor(): is a server fit for locks?  It changes nothing, and reports a cure each time. */
+ * lk_doctor() for Redis: is a server fit for locks?  It changes nothing, and reports a cure each
+ * time. */
 #include "doctor.h"
 
 #include "../local/local.h"
@@ -555,46 +556,36 @@ static lk_err reach(struct lk__target *target, const lk_client_options *options,
 	return lk__conn_dial(target, &doctor->tls, deadline_ns, -1, &doctor->conn, NULL, why);
 }
 
-lk_err lk_doctor(const char *url, const lk_client_options *options, lk_finding_fn *fn, void *arg,
-                 lk_fitness *worst)
+lk_err lk__doctor_examine(struct lk__target *target, const lk_client_options *options,
+                          lk_finding_fn *fn, void *arg, lk_fitness *worst, struct lk__why *why)
 {
-	struct lk__doctor doctor = {.fn = fn, .arg = arg, .worst = LK_FIT};
-	struct lk__target target = {0};
-	struct lk__why why;
-	lk_err err = lk__target_parse(url, options, &target, &why);
+	struct lk__doctor doctor = {.target = target, .fn = fn, .arg = arg, .worst = LK_FIT};
+	lk_err err = LK_OK;
 
-	if (err || target.etcd) {
-		lk__target_fini(&target);
-		return err ? lk__fail(&why)
-		           : lk__failf(LK_EUNSUPPORTED, "doctor: examines no etcd so far");
-	}
-	doctor.target = &target;
 	snprintf(doctor.user, sizeof(doctor.user), "default");
-	if (target.user)
-		lk__escape(doctor.user, sizeof(doctor.user), target.user, strlen(target.user));
+	if (target->user)
+		lk__escape(doctor.user, sizeof(doctor.user), target->user, strlen(target->user));
 	if (options) {
 		doctor.resolve = options->resolve;
 		doctor.resolve_arg = options->resolve_arg;
 	}
-	if (!target.cluster && !target.quorum)
-		err = reach(&target, options, &doctor, &why);
-	if (!err && target.quorum) {
-		err = lk__doctor_quorum(&doctor, &why);
+	if (!target->cluster && !target->quorum)
+		err = reach(target, options, &doctor, why);
+	if (!err && target->quorum) {
+		err = lk__doctor_quorum(&doctor, why);
 	} else if (!err) {
-		(target.cluster ? examine_cluster : examine)(&doctor);
-		why = doctor.lost;
+		(target->cluster ? examine_cluster : examine)(&doctor);
+		*why = doctor.lost;
 		err = doctor.lost.err;
 	} else if (err != LK_ENOMEM && err != LK_ESYSTEM) {
-		report_unreachable(&doctor, &why);
+		report_unreachable(&doctor, why);
 	}
 	lk__conn_close(doctor.conn);
 	lk__tls_unload(&doctor.tls);
 	free(doctor.survey);
 	free(doctor.cluster);
-	lk__target_fini(&target);
 	if (err == LK_ENOMEM || err == LK_ESYSTEM)
-		return lk__fail(&why);
-	if (worst)
-		*worst = doctor.worst;
+		return err;
+	*worst = doctor.worst;
 	return LK_OK;
 }

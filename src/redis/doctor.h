@@ -71,6 +71,10 @@ struct lk__doctor {
 	struct lk__resp *info; /* reply to INFO: may be an error, NULL = none arrived */
 };
 
+/* lk_doctor() for servers of Redis. */
+lk_err lk__doctor_examine(struct lk__target *target, const lk_client_options *options,
+                          lk_finding_fn *fn, void *arg, lk_fitness *worst, struct lk__why *why);
+
 /* Report a finding.  text and cure must already be escaped. */
 void lk__doctor_report(struct lk__doctor *doctor, lk_fitness fitness, const char *topic,
                        const char *cure, const char *fmt, ...)

@@ -4,6 +4,7 @@
 #include "redis_store.h"
 
 #include "connect.h"
+#include "doctor.h"
 #include "sentinel.h"
 
 #include <stdlib.h>
@@ -372,4 +373,5 @@ const struct lk__store_ops lk__redis_store = {
 	.sentinel_ask = lk__sentinel_ask,
 	.sentinel_next = lk__sentinel_next,
 	.sentinel_close = lk__sentinel_close,
+	.doctor = lk__doctor_examine,
 };
