@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #define CONTESTS_MAX 160
-#define FIGURES_MAX 320
+#define FIGURES_MAX 400
 #define POINTS_MAX 400
 #define NOTES_MAX 64
 #define ID_SIZE 64
