@@ -352,8 +352,8 @@ static void *open_crowd(const struct stage *stage, int index)
 	return ours_open(quorum.url, name);
 }
 
-/* The control: the whole protocol by bare hiredis, as in the other contended cases.  It has the same
- * requests, messages, connections and processes. */
+/* The control: the whole protocol by bare hiredis, as in the other contended cases.  It has the
+ * same requests, messages, connections and processes. */
 static void *legs_open_here(const struct stage *stage, int index)
 {
 	char name[64];
