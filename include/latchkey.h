@@ -487,7 +487,8 @@ typedef enum lk_state {
 
 typedef enum lk_lost_reason {
 	LK_LOST_EXPIRED = 1,  /* the lease ended before it could be renewed */
-	LK_LOST_TAKEN = 2,    /* gone: the key was deleted, or the hold could not be taken back */
+	LK_LOST_TAKEN = 2,    /* gone: the key was deleted, or the hold could not be taken back, or
+	                       * a majority of a quorum's servers has lost its memory */
 	LK_LOST_BROKEN = 3,   /* another client broke the lock */
 	LK_LOST_MAX_HOLD = 4, /* max_hold_ms passed; the library released the lock */
 	LK_LOST_THREAD = 5,   /* the owning thread ended; the library released the lock */

@@ -467,9 +467,35 @@ TEST(majority_that_restarts_empty_ends_the_hold)
 	vq_waits(op);
 	vq_pass(2000);
 	vq_done(op, LK_OK);
-	vq_release(0);
+	op = vq_release(0);
+	vq_done(op, LK_ELOST);
+	ck_assert_int_eq(op->lost, LK_LOST_TAKEN);
 	vq_release(1);
 	vq_settle();
+	vq_end();
+}
+
+/* The others are down: it ends with its lease. */
+TEST(minority_that_restarts_empty_takes_no_hold)
+{
+	struct lk__op *op;
+
+	vq_start(3, 1);
+	vq_acquire(0);
+	vq_settle();
+	vq_restart_empty(0);
+	vq_settle();
+	vq_down(1);
+	vq_down(2);
+	ck_assert_int_ne(vq_state(0), LK_STATE_LOST);
+	vq_pass(VQ_LEASE_MS);
+	ck_assert_int_eq(vq_state(0), LK_STATE_LOST);
+	vq_up(1);
+	vq_up(2);
+	op = vq_release(0);
+	vq_done(op, LK_ELOST);
+	ck_assert_int_eq(op->lost, LK_LOST_EXPIRED);
+	vq_pass(VQ_LEASE_MS);
 	vq_end();
 }
 

@@ -356,8 +356,11 @@ static void decide_wait(struct lk__core *core, int64_t now_ns, struct lk__ticket
 
 static void lose(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
+	const struct lk__legs *legs = ticket->legs;
+	bool is_taken = legs->was_taken || lk__legs_exclude(legs, legs->forgotten);
+
 	lk__hold_lose(core, now_ns, ticket->queue->hold,
-	              ticket->legs->was_taken ? LK_LOST_TAKEN : LK_LOST_EXPIRED);
+	              is_taken ? LK_LOST_TAKEN : LK_LOST_EXPIRED);
 }
 
 /* A majority has confirmed the extension, or cannot confirm it any more. */

@@ -47,6 +47,7 @@ struct lk__legs {
 	uint8_t extended;   /* the extension of the first extender: confirmed, */
 	uint8_t unextended; /* refused, */
 	uint8_t extending;  /* or sent without a response */
+	uint8_t forgotten;  /* the server has lost the granted leg with its memory */
 	bool is_touched;
 	bool is_leaving; /* the legs are leaving one by one: the ticket stays */
 	bool was_taken;  /* a server did not have a leg of the hold */

@@ -97,6 +97,7 @@ void lk__leg_take(struct lk__core *core, int64_t now_ns, struct lk__ticket *leg,
 	leg->store_us_ns = now_ns;
 	leg->renewal_failed = false;
 	leg->hands = 0;
+	leg->whole->legs->forgotten &= (uint8_t)~bit_of(leg);
 	leg->state = LK__HOLDING;
 	leg->next_ns = lk__ticket_next_ns(leg, now_ns);
 	lk__quorum_touch(core, leg);
@@ -288,6 +289,8 @@ void lk__leg_broken(struct lk__core *core, int64_t now_ns, struct lk__ticket *le
 void lk__leg_forgotten(struct lk__core *core, int64_t now_ns, struct lk__ticket *leg)
 {
 	leg->is_forgotten = false;
+	if (leg->state == LK__HOLDING)
+		leg->whole->legs->forgotten |= bit_of(leg);
 	restart(core, now_ns, leg, now_ns);
 }
 

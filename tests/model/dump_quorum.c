@@ -155,6 +155,7 @@ static void put_legs(struct form *form, const struct model_client *client, int s
 	     ticket = ticket->next) {
 		const struct lk__legs *legs = ticket->legs;
 		if (legs) {
+			form_put(form, BIT(legs->forgotten, server));
 			form_put(form, BIT(legs->held, server) | BIT(legs->missing, server) << 1 |
 			                       BIT(legs->left, server) << 2 |
 			                       BIT(legs->unleft, server) << 3 |
