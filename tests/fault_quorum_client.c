@@ -345,6 +345,26 @@ TEST_LIMIT(foreign_key_on_one_server_hides_no_holder, 30)
 	OK(lk_client_close(client));
 }
 
+/* One server accepts connections and is silent: the others confirm, and are enough. */
+TEST_LIMIT(break_does_not_wait_for_a_silent_server, 60)
+{
+	int64_t began_ms;
+
+	quorum_fault_set_up(20000);
+	client = quorum_client(false, 2000);
+	lock = lock_leased(client, "a", 15000);
+	OK(lk_lock_acquire(lock, WAIT_MS, NULL));
+	quorum_await_legs();
+	proxy_black_hole(&quorum_proxies[0], true);
+	other = quorum_client(true, 4 * QUORUM_SLOW_MS);
+	began_ms = now_ms();
+	OK(lk_lock_break(lock_leased(other, "a", 15000), NULL));
+	quorum_expect_soon(began_ms);
+	EXPECT(lk_lock_release(lock), LK_ELOST);
+	OK(lk_client_close(other));
+	OK(lk_client_close(client));
+}
+
 static bool note_name(void *arg, const char *name, size_t len)
 {
 	char *list = arg;

@@ -46,7 +46,7 @@ static lk_err ask_until_decided(struct lk_client *client, ask_fn *ask, void *arg
 	if (err)
 		return err;
 	err = ask(client, arg, &outcome);
-	if ((err || outcome.is_open) && lk__round_await_more(client, outcome.asked))
+	if ((err || outcome.is_open) && lk__round_await_more(client, outcome.asked, LK__NEVER))
 		err = ask(client, arg, &outcome);
 	return err;
 }
@@ -347,36 +347,60 @@ struct lk__link *lk__quorum_link(const struct lk_client *client)
 
 /* ---- Break -------------------------------------------------------------------------------- */
 
-/* Leave at those servers; id: "" = only serve their queues.  *more: the servers whose run had its
- * limit.  Returns how many have answered. */
-static unsigned leave(struct lk__handle *handle, const char *id, bool more[LK__SERVERS_MAX],
-                      bool *was_held, lk_err *err)
-{
-	struct lk_client *client = handle->client;
-	struct lk__round round = {{0}};
+/* How long servers that are not connected yet may delay a break that a majority has confirmed. */
+#define SPARE_NS INT64_C(100000000)
+
+/* A break in progress, with a flag for each server. */
+struct breaking {
+	struct lk__handle *handle;
+	const char *id; /* "" = only serve the queues */
 	/* The same for all, as a release does: no commit is needed, and it is the time of the
 	 * grant. */
-	uint64_t proposal = lk__quorum_time_us(&client->core, lk__now_ns());
-	unsigned answered = 0;
+	uint64_t proposal;
+	bool left_out[LK__SERVERS_MAX];
+	bool more[LK__SERVERS_MAX]; /* its run had its limit */
+	unsigned answered;
+	bool was_held;
+};
 
-	for (unsigned i = 0; i < client->link_count; i++) {
-		if (!more[i] || !lk__round_includes(client, i))
-			continue;
-		round.queries[i] = lk__handle_query(handle, LK__BREAK);
-		if (!round.queries[i])
-			continue;
-		round.queries[i]->details.subject = id;
-		round.queries[i]->details.proposal = proposal;
+static uint64_t now_us(const struct lk__handle *handle)
+{
+	return lk__quorum_time_us(&handle->client->core, lk__now_ns());
+}
+
+static struct lk__query *make_break(void *arg, unsigned link)
+{
+	struct breaking *breaking = arg;
+	struct lk__query *query = lk__handle_query(breaking->handle, LK__BREAK);
+
+	if (query) {
+		query->details.subject = breaking->id;
+		query->details.proposal = breaking->proposal;
 	}
-	*err = lk__round_ask(client, &round, client->core.quorum->majority);
+	breaking->left_out[link] = true;
+	return query;
+}
+
+/* Leave at those that are not left out, and leave them out from now on. */
+static lk_err leave(struct breaking *breaking, unsigned *asked)
+{
+	struct lk_client *client = breaking->handle->client;
+	unsigned majority = client->core.quorum->majority, answered = breaking->answered;
+	struct lk__round round = {{0}};
+	lk_err err = prepare(client, &round, breaking->left_out, make_break, breaking, asked);
+
+	if (!err)
+		err = lk__round_ask(client, &round, majority > answered ? majority - answered : 0);
 	for (unsigned i = 0; i < client->link_count; i++) {
 		const struct lk__query *query = round.queries[i];
-		more[i] = query && query->answer.more;
-		answered += query != NULL;
-		*was_held = *was_held || (query && query->answer.mine);
+		if (!query || !query->done)
+			continue;
+		breaking->more[i] = query->answer.more;
+		breaking->answered++;
+		breaking->was_held = breaking->was_held || query->answer.mine;
 	}
 	lk__round_end(client, &round);
-	return answered;
+	return err;
 }
 
 static bool is_any(const bool flags[LK__SERVERS_MAX])
@@ -387,26 +411,39 @@ static bool is_any(const bool flags[LK__SERVERS_MAX])
 	return false;
 }
 
+/* Serve the queues of servers whose run had its limit. */
+static void serve(struct breaking *breaking)
+{
+	struct breaking again = {
+		.handle = breaking->handle, .id = "", .proposal = now_us(breaking->handle)};
+	unsigned asked;
+
+	for (unsigned i = 0; i < LK__SERVERS_MAX; i++)
+		again.left_out[i] = !breaking->more[i];
+	again.answered = LK__SERVERS_MAX; /* all may fail */
+	leave(&again, &asked);
+	memcpy(breaking->more, again.more, sizeof(breaking->more));
+}
+
 lk_err lk__quorum_break(struct lk__handle *handle, const char *id, bool *was_held)
 {
 	struct lk_client *client = handle->client;
-	bool more[LK__SERVERS_MAX] = {false};
-	unsigned answered;
-	lk_err err, ignored;
+	struct breaking breaking = {.handle = handle, .id = id, .proposal = now_us(handle)};
+	unsigned asked, more;
+	lk_err err = leave(&breaking, &asked);
 
-	*was_held = false;
-	lk__round_await_more(client, client->link_count); /* one of them may refuse */
-	for (unsigned i = 0; i < client->link_count; i++)
-		more[i] = true;
-	answered = leave(handle, id, more, was_held, &err);
-	if (err && answered)
+	/* One of them may have refused. */
+	if (asked < client->link_count &&
+	    lk__round_await_more(client, asked, err ? LK__NEVER : lk__now_ns() + SPARE_NS))
+		err = leave(&breaking, &more);
+	if (err && breaking.answered)
 		err = lk__failf(LK_EUNKNOWN,
 		                "%u of %u servers have confirmed that it was broken, %u are needed",
-		                answered, client->link_count, client->core.quorum->majority);
-	while (!err && is_any(more) && !lk__ask_is_late(client))
-		leave(handle, "", more, &(bool){false}, &ignored);
-	if (err)
-		*was_held = false;
+		                breaking.answered, client->link_count,
+		                client->core.quorum->majority);
+	while (!err && is_any(breaking.more) && !lk__ask_is_late(client))
+		serve(&breaking);
+	*was_held = !err && breaking.was_held;
 	return err;
 }
 

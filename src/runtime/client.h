@@ -438,8 +438,8 @@ struct lk__round {
  * the mutex meanwhile.  _locked */
 lk_err lk__round_begin(struct lk_client *client);
 /* The answers of so many servers leave it open: are there more to ask now?  Waits for links that
- * come up.  _locked */
-bool lk__round_await_more(struct lk_client *client, unsigned count);
+ * come up, until deadline_ns at most, LK__NEVER = none.  _locked */
+bool lk__round_await_more(struct lk_client *client, unsigned count, int64_t deadline_ns);
 /* Is that server to be asked?  It is connected, and belongs to the set.  _locked */
 bool lk__round_includes(const struct lk_client *client, unsigned link);
 /* Send the questions and wait for the answers.  Frees the questions that have none; LK_OK when so

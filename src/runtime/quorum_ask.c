@@ -28,12 +28,15 @@ static bool is_informed(const struct lk_client *client)
 	return informed >= client->core.quorum->majority || !is_opening(client);
 }
 
-/* Wait until that is true of the client, but leave a part of the command timeout for the
- * question. */
-static void await(struct lk_client *client, bool (*is_true)(const struct lk_client *))
+/* Wait until that is true of the client, or until deadline_ns, but leave a part of the command
+ * timeout for the question. */
+static void await(struct lk_client *client, bool (*is_true)(const struct lk_client *),
+                  int64_t deadline_ns)
 {
-	int64_t deadline_ns = lk__call_entered_ns() + client->target.command_timeout_ns / 2, now_ns;
+	int64_t last_ns = lk__call_entered_ns() + client->target.command_timeout_ns / 2, now_ns;
 
+	if (deadline_ns > last_ns)
+		deadline_ns = last_ns;
 	client->quorum_waiters++;
 	while (!is_true(client) && (now_ns = lk__now_ns()) < deadline_ns && !client->core.closing)
 		lk__client_wait_quiet(client, deadline_ns - now_ns);
@@ -54,9 +57,9 @@ static unsigned included(const struct lk_client *client)
 	return count;
 }
 
-bool lk__round_await_more(struct lk_client *client, unsigned count)
+bool lk__round_await_more(struct lk_client *client, unsigned count, int64_t deadline_ns)
 {
-	await(client, is_settled);
+	await(client, is_settled, deadline_ns);
 	return included(client) > count;
 }
 
@@ -67,7 +70,7 @@ lk_err lk__round_begin(struct lk_client *client)
 
 	if (lk__quorum_await(client, deadline_ns, false, &why))
 		return lk__fail(&why);
-	await(client, is_informed);
+	await(client, is_informed, LK__NEVER);
 	return LK_OK;
 }
 
