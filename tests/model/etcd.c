@@ -250,7 +250,7 @@ static void free_call(struct etcd_client *client)
 	client->waiter = NULL;
 }
 
-void etcd_call(struct model_etcd *etcd, int index, enum model_verb verb)
+void etcd_call_of(struct model_etcd *etcd, int index, enum model_verb verb)
 {
 	struct etcd_client *client = &etcd->clients[index];
 	int64_t now_ns = etcd->world->now_ns;
@@ -436,14 +436,14 @@ static void start_client(struct model_etcd *etcd, int index)
 	                            lk__wait_queue_new(MODEL_LEASE_MS, etcd->world->bounds->fixed));
 	etcd_link_up(etcd, client, index);
 	etcd_deliver(etcd);
-	etcd_call(etcd, index, DO_ACQUIRE);
+	etcd_call_of(etcd, index, DO_ACQUIRE);
 	etcd_deliver(etcd);
-	etcd_call(etcd, index, DO_RELEASE);
+	etcd_call_of(etcd, index, DO_RELEASE);
 	etcd_deliver(etcd);
 	client->begun = 0;
 }
 
-void etcd_begin(struct model_world *world)
+void etcd_begin_world(struct model_world *world)
 {
 	const struct em_setup setup = {.members = world->bounds->members,
 	                               .is_3_4 = world->rule == RULE_ETCD_OLD};

@@ -81,7 +81,7 @@ struct model_etcd {
 };
 
 /* etcd.c */
-void etcd_begin(struct model_world *world);
+void etcd_begin_world(struct model_world *world);
 /* keeps: what was sent and has not arrived may still arrive. */
 void etcd_went_down(struct model_etcd *etcd, struct etcd_client *client, bool keeps);
 void etcd_drop_end(struct model_etcd *etcd, struct etcd_end *end);
@@ -102,7 +102,7 @@ void etcd_do(struct model_world *world, enum model_verb verb, int client, int me
 void etcd_mend(struct model_etcd *etcd);
 void etcd_deliver(struct model_etcd *etcd);
 void etcd_pass(struct model_etcd *etcd, int64_t ns);
-void etcd_call(struct model_etcd *etcd, int client, enum model_verb verb);
+void etcd_call_of(struct model_etcd *etcd, int client, enum model_verb verb);
 struct lk__hold *etcd_hold(const struct etcd_client *client);
 /* An operator has ended it. */
 bool etcd_is_broken(const struct model_etcd *etcd, const struct lk__hold *hold);

@@ -271,7 +271,7 @@ static void do_of_client(struct model_etcd *etcd, enum model_verb verb, int inde
 		stall(etcd, index);
 		return;
 	default:
-		etcd_call(etcd, index, verb);
+		etcd_call_of(etcd, index, verb);
 	}
 	etcd_turn(etcd, client);
 }

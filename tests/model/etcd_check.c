@@ -119,7 +119,7 @@ static const char *run(struct model_etcd *etcd)
 	for (int i = 0; i < ETCD_CLIENTS; i++) {
 		struct etcd_client *client = &etcd->clients[i];
 		if (client->alive && !client->waiter && etcd_hold(client))
-			etcd_call(etcd, i, DO_RELEASE);
+			etcd_call_of(etcd, i, DO_RELEASE);
 	}
 	etcd_deliver(etcd);
 	etcd_pass(etcd, STEP_MS * ETCD_MS);

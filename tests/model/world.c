@@ -152,7 +152,7 @@ struct model_world *world_begin(const struct model_bounds *bounds, enum model_ru
 	world->bounds = bounds;
 	world->rule = rule;
 	if (bounds->members) {
-		etcd_begin(world);
+		etcd_begin_world(world);
 		arena_use(ARENA_LOOSE);
 		return world;
 	}
