@@ -208,7 +208,7 @@ LK_API const char *lk_errmsg(void);
  * handle has an on_lost function, or the client a log function, a second thread calls it.  While
  * the client reconnects, more threads run.  With Sentinel there are one more thread and one more
  * connection for each sentinel; in a Cluster, two connections to each node that its names need; of
- * a quorum, two to each server. */
+ * a quorum, two to each server; on etcd, one in all. */
 typedef struct lk_client lk_client;
 
 typedef enum lk_log_level { LK_LOG_ERROR = 1, LK_LOG_WARN, LK_LOG_INFO, LK_LOG_DEBUG } lk_log_level;
@@ -1157,7 +1157,7 @@ typedef struct lk_server {
 
 /* Return the server to which the client is connected; asks nothing.  With Sentinel it is the master
  * that was followed last.  A Cluster has no single server: LK_EINVALID.  Of a quorum, the address
- * has all servers of the URL, whether or not they vote now.
+ * has all servers of the URL, whether or not they vote now.  On etcd it is the member in use.
  *
  * LK_ECONN if there is no connection now, or no majority votes; LK_EINVALID, LK_EFORKED.  Any
  * thread. */
