@@ -52,7 +52,7 @@ if type(waiting) == 'table' then
 	if string.sub(waiting.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[2], 'not a sorted set'} end
 	return waiting
 end
-local head = redis.call('ZRANGE', KEYS[2], '0', '0')[1]
+local head = waiting > 0 and redis.call('ZRANGE', KEYS[2], '0', '0')[1]
 if head and not string.match(head, TICKET) then return {'foreign', KEYS[2], of_another(head, 'not a queue')} end
 local now = clock()
 local young = grace(now, ARGV[8])
@@ -63,7 +63,7 @@ local fresh = next_fence(last, ARGV[3], now, longest_ms)
 if fresh - EXACT_MAX > 0 then return {'fence', 'used up'} end
 
 -- Epochs of this ticket before this one are over.  If there is a later one, this request is late.
-local present = queued(name, priority)
+local present = waiting > 0 and queued(name, priority) or {}
 if owner and epoch_of(name, owner) then present[#present + 1] = owner end
 for _, other in ipairs(present) do
 	if epoch_of(name, other) > tonumber(epoch) then return {'queued', priority, 0, my_lease, '0'} end
@@ -83,10 +83,10 @@ if owner == ticket then
 	waiting = waiting - change('ZREM', KEYS[2], ticket)
 	return {'granted', fence, now, waiting, last, has_older_head(ticket) and 1 or 0}
 end
-if not owner and not has_older_head(ticket) then
+if not owner and not (waiting > 0 and has_older_head(ticket)) then
 	change('SET', KEYS[1], ticket .. ' ' .. fresh .. ' ' .. my_lease .. ' -', 'PX', my_lease)
 	change('HSET', KEYS[3], class, fresh)
-	waiting = waiting - change('ZREM', KEYS[2], ticket)
+	if waiting > 0 then waiting = waiting - change('ZREM', KEYS[2], ticket) end
 	return {'granted', fresh, now, waiting, fresh, 0}
 end
 

@@ -64,7 +64,7 @@ if name then
 	local latest = successor == '' and math.huge or epoch_of(name, ticket)
 	-- A full server (maxmemory) accepts this first command, and then the writes that follow it.
 	waiting = waiting - change('ZREM', KEYS[2], ticket)
-	for _, other in ipairs(queued(name, priority)) do
+	for _, other in ipairs(waiting > 0 and queued(name, priority) or {}) do
 		is_late = is_late or epoch_of(name, other) > latest
 		if epoch_of(name, other) <= latest then waiting = waiting - change('ZREM', KEYS[2], other) end
 	end
