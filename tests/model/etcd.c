@@ -125,7 +125,7 @@ void etcd_link_up(struct model_etcd *etcd, struct etcd_client *client, int membe
 	lk__etcd_session_up(&client->session, now_ns);
 	if (etcd->world->rule == RULE_ETCD_ERA) { /* all connections are of one era */
 		client->session.era = 1;
-		strcpy(client->session.era_text, "1");
+		memcpy(client->session.era_text, "1", sizeof("1"));
 	}
 	lk__core_memory(&client->core, &client->link, now_ns, &epoch);
 	lk__core_link_up(&client->core, &client->link, now_ns);
