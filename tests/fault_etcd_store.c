@@ -96,12 +96,14 @@ TEST_LIMIT(e12_leases_that_were_revoked_are_a_loss_and_waiters_go_on, 120)
 	EXPECT(lk_lock_release(locks[0]), LK_ELOST);
 	ck_assert(WITHIN(ETCD_SOON_MS, waiters[1].ended || waiters[2].ended));
 	for (int i = waiters[1].ended ? 1 : 2, n = 0; n < 2; i = 3 - i, n++) {
-		serve(i, &fence);
+		OK(etcd_waiter_join(&waiters[i]));
+		ck_assert_uint_gt(waiters[i].fence, fence);
 		err = lk_lock_release(locks[i]);
 		/* It may have had the lock while leases were being revoked. */
 		ck_assert_msg(!err || (err == LK_ELOST && losses.count > 1), "%s",
 		              lk_err_name(err));
 	}
+	ck_assert_uint_ne(waiters[1].fence, waiters[2].fence);
 	end();
 }
 
