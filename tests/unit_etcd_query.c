@@ -117,9 +117,11 @@ static lk_kind kind_of(const char *name)
 static const char *party_of(int client)
 {
 	static char party[LK_HOLDER_ID_SIZE];
+	const struct lk__ticket *ticket = ve.client[client].queue->ticket;
+	char mark[LK__MARK_SIZE];
 
-	snprintf(party, sizeof(party), "%s:%s", ve.client[client].id,
-	         ve.client[client].queue->ticket->nonce);
+	lk__mark(mark, (uint64_t)lk__etcd_find(&ve.client[client].session, ticket->nonce)->created);
+	snprintf(party, sizeof(party), "%s:%s%s", ve.client[client].id, ticket->nonce, mark);
 	return party;
 }
 

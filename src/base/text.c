@@ -215,3 +215,14 @@ size_t lk__name_len(const char *name, size_t len)
 {
 	return len || !name ? len : strlen(name);
 }
+
+void lk__mark(char out[LK__MARK_SIZE], uint64_t number)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+	*out++ = '.';
+	for (int shift = 18; shift >= 0; shift -= 6)
+		*out++ = digits[number >> shift & 63];
+	*out = '\0';
+}

@@ -42,4 +42,8 @@ size_t lk__decimal(char *out, int64_t value);
 #define LK__SECONDS_SIZE 24
 const char *lk__seconds(char out[LK__SECONDS_SIZE], int64_t ms);
 
+#define LK__MARK_SIZE 6
+/* Write ".XXXX", which differs between numbers that are near to each other; NUL-ended. */
+void lk__mark(char out[LK__MARK_SIZE], uint64_t number);
+
 #endif

@@ -46,6 +46,8 @@ static void fill(struct lk__entry *entry, const struct lk__etcd_ticket *ticket,
 	memcpy(entry->party, ticket->client, CLIENT_LEN);
 	entry->party[CLIENT_LEN] = ':';
 	memcpy(entry->party + CLIENT_LEN + 1, ticket->nonce, sizeof(ticket->nonce));
+	/* A nonce is used again. */
+	lk__mark(entry->party + CLIENT_LEN + LK__NONCE_SIZE, (uint64_t)ticket->created);
 }
 
 /* The tickets of the queue, the first of which holds. */
@@ -327,7 +329,8 @@ void lk__etcd_see_describe(const void *answer, size_t len, lk_party *party)
 
 bool lk__etcd_client_of(char client[LK__CLIENT_ID_SIZE], const char *party)
 {
-	if (strlen(party) != CLIENT_LEN + LK__NONCE_SIZE || party[CLIENT_LEN] != ':')
+	if (strlen(party) != CLIENT_LEN + LK__NONCE_SIZE + LK__MARK_SIZE - 1 ||
+	    party[CLIENT_LEN] != ':')
 		return false;
 	memcpy(client, party, CLIENT_LEN);
 	client[CLIENT_LEN] = '\0';

@@ -299,6 +299,9 @@ static void hold_id(const struct lk__handle *handle, const struct lk__hold *hold
 	memcpy(id, handle->client->id, LK__CLIENT_ID_SIZE - 1);
 	id[LK__CLIENT_ID_SIZE - 1] = ':';
 	memcpy(id + LK__CLIENT_ID_SIZE, hold->ticket->nonce, LK__NONCE_SIZE);
+	if (hold->name->session->fences) /* a nonce is used again there, see take_nonce() */
+		lk__mark(id + LK__CLIENT_ID_SIZE + LK__NONCE_SIZE - 1,
+		         hold->fence / hold->name->session->fences);
 }
 
 lk_err lk__handle_snapshot(const struct lk__handle *handle, uint64_t owner, const void *through,
