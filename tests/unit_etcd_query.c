@@ -511,9 +511,11 @@ TEST(hold_without_a_mailbox_is_broken)
 	ve_start(&one, 2);
 	holds(0);
 	snprintf(mailbox, sizeof(mailbox), "lk/c/%s", ve.client[0].id);
+	ve.client[0].is_stopped = true; /* it would put the mailbox again */
 	ve_delete(mailbox);
 	ck_assert(break_all(1, show(1, 0)->entries[0].id));
 	ck_assert_int_eq(ve_tickets(), 0);
+	ve.client[0].is_stopped = false;
 	ve_pass(6000);
 	ck_assert_int_eq(loss_of(0), LK_LOST_TAKEN); /* noticed by a renewal */
 	ve_done(ve_release(0), LK_ELOST);
