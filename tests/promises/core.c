@@ -214,6 +214,13 @@ static bool has_left(const struct promise_leaves *leaves, const char *nonce)
 	return false;
 }
 
+static void forget(struct promise_leaves *leaves, const char *nonce)
+{
+	for (int i = 0; i < PROMISE_LEAVES && i < leaves->count; i++)
+		if (!memcmp(leaves->nonces[i], nonce, LK__NONCE_SIZE))
+			leaves->nonces[i][0] = '\0';
+}
+
 const char *promise_zombie(struct promise_leaves *leaves, const struct lk__pending *request)
 {
 	const struct lk__ticket *ticket = request->ticket;
@@ -224,6 +231,9 @@ const char *promise_zombie(struct promise_leaves *leaves, const struct lk__pendi
 	if (request->kind == LK__LEAVE)
 		memcpy(leaves->nonces[leaves->count++ % PROMISE_LEAVES], ticket->nonce,
 		       LK__NONCE_SIZE);
+	else if (request->kind == LK__ASK && request->sent_ns &&
+	         ticket->first_sent_ns == request->sent_ns)
+		forget(leaves, ticket->nonce); /* the first one; its nonce may be used again */
 	else if (has_left(leaves, ticket->nonce))
 		return "a request of a ticket was sent after its leave";
 	else if (((request->kind == LK__RENEW && !request->claim && !ticket->is_leg) ||

@@ -17,19 +17,24 @@ static int name_of(const struct lk__name *name)
 
 /* ---- What an operator has ended ----------------------------------------------------------- */
 
-void sim_etcd_break(struct sim *sim, const char *nonce)
+void sim_etcd_break(struct sim *sim, int64_t created)
 {
 	struct sim_etcd *etcd = &sim->etcd;
 
-	memcpy(etcd->broken[etcd->broken_count++ % SIM_ETCD_BROKEN], nonce, LK__NONCE_SIZE);
+	etcd->broken[etcd->broken_count++ % SIM_ETCD_BROKEN] = created;
 }
 
-static bool is_broken(const struct sim *sim, const char *nonce)
+static bool is_broken(const struct sim *sim, int64_t created)
 {
 	for (int i = 0; i < SIM_ETCD_BROKEN && i < sim->etcd.broken_count; i++)
-		if (!strcmp(sim->etcd.broken[i], nonce))
+		if (sim->etcd.broken[i] == created)
 			return true;
 	return false;
+}
+
+static bool is_ended(const struct sim *sim, const struct lk__hold *hold)
+{
+	return is_broken(sim, (int64_t)(hold->ticket->fence / LK__ETCD_FENCES));
 }
 
 /* ---- What the store has ------------------------------------------------------------------- */
@@ -72,8 +77,8 @@ static void break_revoked(struct sim *sim)
 	for (int i = 0; i < etcd->ticket_count; i++)
 		for (int j = 0; j < SIM_ETCD_BROKEN && j < etcd->revoked_count; j++)
 			if (etcd->tickets[i].lease == etcd->revoked[j] &&
-			    !is_broken(sim, etcd->tickets[i].nonce))
-				sim_etcd_break(sim, etcd->tickets[i].nonce);
+			    !is_broken(sim, etcd->tickets[i].created))
+				sim_etcd_break(sim, etcd->tickets[i].created);
 }
 
 void sim_etcd_revoke(struct sim *sim, int64_t lease)
@@ -143,7 +148,7 @@ void sim_etcd_check_backed(struct sim_client *client, const struct lk__hold *hol
 	const struct sim_etcd_ticket *ticket = find(sim, hold->ticket->nonce);
 	const struct sim_etcd_ticket *first = first_of(sim, index);
 
-	if (is_broken(sim, hold->ticket->nonce))
+	if (is_ended(sim, hold))
 		return;
 	if (!ticket || ticket->slot != client->slot || ticket->life != client->life)
 		sim_keep_of(sim, name, PROMISE_VALIDITY, promise_validity(false, 0, 0));
@@ -165,8 +170,7 @@ static void check_alone(struct sim *sim, const struct sim_name *name)
 		const struct lk__hold *hold = client->alive ? client->core.all_holds : NULL;
 		for (; hold; hold = hold->next)
 			used += name_of(hold->name) == name->index && hold->ticket &&
-			        lk__hold_left_ns(hold, sim_local(client)) &&
-			        !is_broken(sim, hold->ticket->nonce);
+			        lk__hold_left_ns(hold, sim_local(client)) && !is_ended(sim, hold);
 	}
 	sim_keep_of(sim, name, PROMISE_EXCLUSION, promise_exclusion(used));
 }
@@ -225,7 +229,7 @@ void sim_etcd_check_made(struct sim_caller *caller, const struct lk__hold *hold)
 		sim->tally.handed_over++;
 	if (hold->handle != caller)
 		sim_fail(sim, PROMISE_GRANT, "%s: a hold of another thread", name->text);
-	if (is_broken(sim, hold->ticket->nonce))
+	if (is_ended(sim, hold))
 		return;
 	sim_keep_of(sim, name, PROMISE_FENCE, promise_fence(head->fence, hold->fence));
 	head->fence = hold->fence;

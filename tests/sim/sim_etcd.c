@@ -216,7 +216,7 @@ static void operate(struct sim *sim, const struct sim_fault *fault, struct sim_r
 	sim_disturb(&sim->disturbed_ns, sim->now_ns + AFTERMATH_NS);
 	sim->tally.faults[fault->kind]++;
 	if (fault->kind == SIM_BREAK) {
-		sim_etcd_break(sim, ticket.nonce);
+		sim_etcd_break(sim, ticket.created);
 		delete_ticket(sim, &ticket);
 		return;
 	}

@@ -102,7 +102,7 @@ struct sim_etcd {
 	struct sim_etcd_ticket tickets[SIM_ETCD_TICKETS];
 	int ticket_count;
 	char strange[100]; /* a key that is neither a ticket nor one of a client, "" = none */
-	char broken[SIM_ETCD_BROKEN][LK__NONCE_SIZE];
+	int64_t broken[SIM_ETCD_BROKEN]; /* by the revision that created them */
 	int broken_count;
 	int64_t revoked[SIM_ETCD_BROKEN]; /* leases, perhaps a while later: the last ones */
 	int revoked_count;
@@ -172,7 +172,7 @@ void sim_etcd_heard(struct sim_client *client, const struct sim_letter *letter);
 /* sim_check_etcd.c: the promises */
 void sim_etcd_look(struct sim *sim);
 /* An operator ends that ticket; or all under that lease, of which there may be more until then. */
-void sim_etcd_break(struct sim *sim, const char *nonce);
+void sim_etcd_break(struct sim *sim, int64_t created);
 void sim_etcd_revoke(struct sim *sim, int64_t lease);
 bool sim_etcd_is_fine(const struct sim_client *client, int64_t for_ns);
 void sim_etcd_check_backed(struct sim_client *client, const struct lk__hold *hold);
