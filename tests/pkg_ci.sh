@@ -140,7 +140,7 @@ says '^ *[0-9]* s  ok      demo without the lock$'
 says '^ *[0-9]* s  in all$'
 [ "$(grep -c '^ *[0-9]* s  ok ' "$work/output")" = 20 ] || fail "not every step is in the table"
 
-# What tests/nightly lists runs without that sanitizer, and at night, which has seven more steps.
+# What tests/nightly lists runs without that sanitizer, and at night, which has twelve more steps.
 suite
 printf '# PROGRAM  VARIANT\nunit_a  both  why\nunit_b  thread  why\n' >tests/nightly
 run_ci 0
@@ -152,7 +152,7 @@ says '^make test: 2 more programs with NIGHTLY=1: tests/nightly$'
 suite
 cp "$source/tests/nightly" tests/
 run_ci 0 nightly
-last_line '90 passed, 0 failed'
+last_line '92 passed, 0 failed'
 silent_about ' more programs with NIGHTLY=1'
 run_ci 2 weekly
 last_line '.ci/run: "weekly" is not "nightly"'

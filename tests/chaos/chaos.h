@@ -26,8 +26,9 @@
 #define CHAOS_WAIT_MS 3000
 #define CHAOS_COMMAND_MS 1000
 #define CHAOS_LEASE_MAX_MS 3000
-#define CHAOS_GRACE_MS 10000  /* the library's default */
-#define CHAOS_LONGEST_MS 4000 /* the longest lease of the quorum */
+#define CHAOS_ETCD_LEASE_MS 8000 /* the end of one, after an election in between */
+#define CHAOS_GRACE_MS 10000     /* the library's default */
+#define CHAOS_LONGEST_MS 4000    /* the longest lease of the quorum */
 
 /* ---- names -------------------------------------------------------------------------------- */
 
@@ -44,10 +45,10 @@ struct chaos_name {
 #define CHAOS_NAMES_ALL 11 /* with further locks, for a quorum, which has only these */
 extern const struct chaos_name chaos_names[CHAOS_NAMES_ALL];
 const char *chaos_sort_name(enum chaos_sort sort);
-/* Do rounds with a quorum, others, have that name? */
-static inline bool chaos_has_name(bool quorum, int name)
+/* Do rounds with a quorum or etcd, others, have that name? */
+static inline bool chaos_has_name(bool only_locks, int name)
 {
-	return quorum ? chaos_names[name].sort == CHAOS_LOCK : name < CHAOS_NAMES;
+	return only_locks ? chaos_names[name].sort == CHAOS_LOCK : name < CHAOS_NAMES;
 }
 
 /* ---- random numbers -------------------------------------------------------------------- */
@@ -183,6 +184,7 @@ struct chaos_options {
 	bool cluster;     /* a Cluster; the same */
 	bool quorum;      /* a quorum of so many servers; the same, and faults of links to them */
 	int servers;
+	bool etcd;        /* a cluster of etcd; locks only */
 	int64_t grace_ms; /* of the workers' clients */
 	int replicas;     /* that must confirm their grants, with Sentinel; 0 = none */
 	/* A planted bug: the clients have no grace, the servers of a quorum are not young, but the
@@ -195,7 +197,7 @@ struct chaos_options {
 /* More than one server, and no record of MONITOR. */
 static inline bool chaos_has_service(const struct chaos_options *options)
 {
-	return options->sentinel || options->cluster || options->quorum;
+	return options->sentinel || options->cluster || options->quorum || options->etcd;
 }
 
 /* For how long the store grants nothing after a loss of its memory. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Chaos: real processes, a real server, real faults; a judge checks the records of all calls.
  *
- *   chaos [T=seconds] [SEED=number] [STORE=sentinel|cluster|quorum] [REPLICAS=number]
- *         [SERVERS=3|5] [PLANT=no-grace]
+ *   chaos [T=seconds] [SEED=number] [STORE=sentinel|cluster|quorum|etcd] [REPLICAS=number]
+ *         [SERVERS=3|5] [PLANT=no-grace|lost-tickets]
  *
  * Runs rounds of at most 60 s, and a few seconds more for what follows a loss of memory.  In every
  * second one, faults may delete the store's memory, in a quarter of these also set its clock, and
@@ -19,6 +19,10 @@
  * then a majority.  Two groups of workers reach each of them by a proxy of their own.  In every
  * second round the clocks of a minority are set forward, too, and the judge excuses what that may
  * cause.
+ *
+ * STORE=etcd: locks on a cluster of etcd of three members, whose leader, or another one, is killed
+ * or stopped; and another member is elected.  PLANT=lost-tickets: tickets of holders are deleted,
+ * as if leases ended too early, and the judge, which is not told, must show it.
  *
  * REPLICAS=1, 2: so many replicas must confirm each grant in every round, and replicas are stopped
  * more often.  Without it, it is so in one round of three; REPLICAS=0: in none.
@@ -291,6 +295,7 @@ static struct chaos_options options_of(const struct asked *asked, int number, in
 		.sentinel = is_store(asked, "sentinel"),
 		.cluster = is_store(asked, "cluster"),
 		.quorum = is_store(asked, "quorum"),
+		.etcd = is_store(asked, "etcd"),
 		.servers = asked->servers,
 		.loses = service || number % 2,
 		.moves_clock = !service && variant == 1,
@@ -305,6 +310,8 @@ static struct chaos_options options_of(const struct asked *asked, int number, in
 		options.replicas = replicas_of(number, asked->replicas, asked->plant);
 	if (options.quorum)
 		options.grace_ms = CHAOS_LONGEST_MS;
+	if (options.etcd)
+		options.loses = false;
 	if (options.quorum)
 		options.moves_clock = number % 2 && !asked->plant;
 	return options;
@@ -384,8 +391,8 @@ static int servers_in(const char *text)
 static const char *store_in(const char *text)
 {
 	if (*text && strcmp(text, "sentinel") != 0 && strcmp(text, "cluster") != 0 &&
-	    strcmp(text, "quorum") != 0) {
-		fprintf(stderr, "chaos: STORE=%s is not sentinel, cluster or quorum\n", text);
+	    strcmp(text, "quorum") != 0 && strcmp(text, "etcd") != 0) {
+		fprintf(stderr, "chaos: STORE=%s is not sentinel, cluster, quorum or etcd\n", text);
 		exit(2);
 	}
 	return text;
@@ -405,8 +412,8 @@ static unsigned long long seed_in(const char *text)
 
 static bool plant_in(const char *text)
 {
-	if (*text && strcmp(text, "no-grace") != 0) {
-		fprintf(stderr, "chaos: PLANT=%s is not no-grace\n", text);
+	if (*text && strcmp(text, "no-grace") != 0 && strcmp(text, "lost-tickets") != 0) {
+		fprintf(stderr, "chaos: PLANT=%s is not no-grace or lost-tickets\n", text);
 		exit(2);
 	}
 	return *text != '\0';

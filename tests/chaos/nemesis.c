@@ -127,6 +127,8 @@ static void fault_end(struct round *round, struct nemesis_fault *fault)
 		nemesis_network_end(round, fault);
 	else if (is_of_members(fault->kind))
 		nemesis_quorum_end(round, fault);
+	else if (fault->kind >= NEMESIS_ETCD_KILL)
+		nemesis_etcd_end(round, fault);
 	else if (fault->kind >= NEMESIS_SLOT_MOVE)
 		nemesis_cluster_end(round, fault);
 	else if (fault->kind >= NEMESIS_FAILOVER)
@@ -160,10 +162,12 @@ static bool is_allowed(const struct round *round, enum nemesis_kind kind)
 		return (needs & NEEDS_QUORUM &&
 		        (!(needs & NEEDS_CLOCK) || round->options->moves_clock)) ||
 		       kind <= NEMESIS_WORKER_STOP || (is_link(kind) && !(needs & NEEDS_NAMESPACE));
+	if (round->options->etcd)
+		return needs & NEEDS_ETCD || kind <= NEMESIS_WORKER_STOP;
 	if (chaos_has_service(round->options))
 		return needs & (round->options->sentinel ? NEEDS_SENTINEL : NEEDS_CLUSTER) ||
 		       kind <= NEMESIS_WORKER_STOP;
-	return !(needs & (NEEDS_SENTINEL | NEEDS_CLUSTER | NEEDS_QUORUM)) &&
+	return !(needs & (NEEDS_SENTINEL | NEEDS_CLUSTER | NEEDS_QUORUM | NEEDS_ETCD)) &&
 	       !(needs & NEEDS_KEEPS && round->options->loses) &&
 	       !(needs & NEEDS_LOSES && !round->options->loses) &&
 	       !(needs & NEEDS_CLOCK && !round->options->moves_clock) &&
@@ -209,6 +213,8 @@ static bool target_choose(struct round *round, struct nemesis_fault *fault)
 	if (begins_memory(fault->kind) && history_now_ns() < round->grace_over_ns &&
 	    !chaos_once_in(&round->dice, 4))
 		return false;
+	if (fault->kind >= NEMESIS_ETCD_KILL)
+		return !is_taken(round, fault);
 	if (fault->kind >= NEMESIS_SLOT_MOVE)
 		return !is_taken(round, fault) && nemesis_cluster_ready(round, fault);
 	if (fault->kind >= NEMESIS_FAILOVER)
@@ -267,6 +273,13 @@ static enum nemesis_kind quorum_kind_choose(struct round *round)
 	                                        NEMESIS_MEMBER_CLOCK);
 }
 
+static enum nemesis_kind etcd_kind_choose(struct round *round)
+{
+	if (chaos_once_in(&round->dice, 2))
+		return (enum nemesis_kind)chaos_between(&round->dice, 0, NEMESIS_WORKER_STOP);
+	return (enum nemesis_kind)chaos_between(&round->dice, NEMESIS_ETCD_KILL, NEMESIS_ETCD_MOVE);
+}
+
 static enum nemesis_kind kind_choose(struct round *round)
 {
 	bool loses = round->options->loses;
@@ -281,6 +294,8 @@ static enum nemesis_kind kind_choose(struct round *round)
 		return cluster_kind_choose(round);
 	if (round->options->quorum)
 		return quorum_kind_choose(round);
+	if (round->options->etcd)
+		return etcd_kind_choose(round);
 	/* A short round has few faults. */
 	if (loses && !round->lost)
 		return special ? NEMESIS_FLUSH_ALL : NEMESIS_RESTART_EMPTY;
@@ -313,6 +328,8 @@ static bool fault_begin(struct round *round, struct nemesis_fault *fault)
 		begun = nemesis_network_begin(round, fault, ms);
 	else if (is_of_members(kind))
 		begun = nemesis_quorum_begin(round, fault);
+	else if (kind >= NEMESIS_ETCD_KILL)
+		begun = nemesis_etcd_begin(round, fault);
 	else if (kind >= NEMESIS_SLOT_MOVE)
 		begun = nemesis_cluster_begin(round, fault);
 	else if (kind >= NEMESIS_FAILOVER)
@@ -351,6 +368,8 @@ void nemesis_step(struct round *round)
 	}
 	if (now_ns < round->next_ns || !room)
 		return;
+	if (round->options->etcd && round->options->without_grace)
+		nemesis_etcd_plant(round);
 	for (int tries = 0; tries < 20 && !fault_begin(round, room); tries++)
 		continue;
 	round->next_ns = history_now_ns() + chaos_between(&round->dice, 200, 1800) * CHAOS_MS;

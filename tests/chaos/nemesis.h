@@ -62,7 +62,10 @@
 	X(MEMBER_CLOCK, "member-clock", NEEDS_QUORUM | NEEDS_CLOCK, 0, 0)                          \
 	X(MAJORITY_KILL, "restart-majority", NEEDS_QUORUM, 100, 1500)                              \
 	X(MAJORITY_STOP, "majority-stop", NEEDS_QUORUM, 200, 5000)                                 \
-	X(MAJORITY_CUT, "majority-cut", NEEDS_QUORUM, 200, 5000)
+	X(MAJORITY_CUT, "majority-cut", NEEDS_QUORUM, 200, 5000)                                   \
+	X(ETCD_KILL, "restart-etcd", NEEDS_ETCD, 100, 3000)                                        \
+	X(ETCD_STOP, "restart-etcd-stop", NEEDS_ETCD, 500, 9000)                                   \
+	X(ETCD_MOVE, "restart-etcd-leader", NEEDS_ETCD, 0, 0)
 
 enum nemesis_needs {
 	NEEDS_KEEPS = 1,
@@ -72,7 +75,8 @@ enum nemesis_needs {
 	NEEDS_DELETES = 16,
 	NEEDS_SENTINEL = 32,
 	NEEDS_CLUSTER = 64,
-	NEEDS_QUORUM = 128
+	NEEDS_QUORUM = 128,
+	NEEDS_ETCD = 256
 };
 
 enum nemesis_kind {
@@ -207,6 +211,16 @@ bool nemesis_quorum_begin(struct round *round, struct nemesis_fault *fault);
 void nemesis_quorum_end(struct round *round, struct nemesis_fault *fault);
 /* Log it for each of its servers; words go to the first line of each. */
 void nemesis_quorum_log(struct round *round, const struct nemesis_fault *fault, const char *phase);
+
+/* The same of a cluster of etcd. */
+bool nemesis_etcd_start(struct round *round);
+void nemesis_etcd_stop(struct round *round);
+bool nemesis_etcd_begin(struct round *round, struct nemesis_fault *fault);
+void nemesis_etcd_end(struct round *round, struct nemesis_fault *fault);
+/* The planted bug: holders' tickets go, as if leases ended too early, and the judge is not told. */
+void nemesis_etcd_plant(struct round *round);
+/* No ticket is left. */
+bool nemesis_etcd_is_clear(void);
 
 /* A network namespace for this process and its children; false if the machine refuses, and the
  * reason. */

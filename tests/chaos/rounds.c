@@ -250,10 +250,11 @@ static void names_write(const struct round *round)
 	snprintf(path, sizeof(path), "%s/names.txt", round->folder);
 	file = fopen(path, "we");
 	for (int i = 0; i < CHAOS_NAMES_ALL; i++) {
-		if (!chaos_has_name(round->options->quorum, i))
+		if (!chaos_has_name(round->options->quorum || round->options->etcd, i))
 			continue;
 		fprintf(file, "%d %s %lld %lld %s\n", i, chaos_sort_name(chaos_names[i].sort),
 		        (long long)(chaos_names[i].lease_ms ? chaos_names[i].lease_ms
+		                    : round->options->etcd  ? CHAOS_ETCD_LEASE_MS
 		                                            : round->page->lease_max_ms),
 		        (long long)chaos_names[i].capacity, chaos_names[i].name);
 	}
@@ -302,6 +303,10 @@ static bool service_begin(struct round *round)
 		pulse_start(round);
 		return nemesis_quorum_start(round);
 	}
+	if (round->options->etcd) {
+		pulse_start(round);
+		return nemesis_etcd_start(round);
+	}
 	if (round->options->cluster) {
 		cluster_setup_start(&round->cluster, &cluster);
 		url = round->cluster.url;
@@ -320,7 +325,7 @@ static void query_write(struct round *round)
 	int64_t grace_ms = options->without_grace ? 0 : options->grace_ms;
 	int used = 0;
 
-	if (grace_ms != CHAOS_GRACE_MS && !options->quorum)
+	if (grace_ms != CHAOS_GRACE_MS && !options->quorum && !options->etcd)
 		used = snprintf(round->query, sizeof(round->query), "?grace=%lld",
 		                (long long)grace_ms);
 	if (options->replicas)
@@ -544,13 +549,15 @@ void round_run(const struct chaos_options *options, struct chaos_result *result)
 	figures(&round);
 	if (!round_interrupted)
 		judge(&round);
-	if (result->bad && !options->cluster && !options->quorum)
+	if (result->bad && !options->cluster && !options->quorum && !options->etcd)
 		shell("cp %s/redis.log %s/ 2>/dev/null", round.server.dir, round.folder);
 	for (int i = 0; i < CLUSTER_NODES && result->bad && options->cluster; i++)
 		shell("cp %s/redis.log %s/node%d.log 2>/dev/null", round.cluster.nodes[i].dir,
 		      round.folder, i);
 	if (options->quorum)
 		nemesis_quorum_stop(&round);
+	else if (options->etcd)
+		nemesis_etcd_stop(&round);
 	else if (options->cluster)
 		cluster_setup_stop(&round.cluster);
 	else if (options->sentinel)

@@ -143,7 +143,7 @@ void round_check_rest(struct round *round)
 		return;
 	}
 	for (int i = 0; i < CHAOS_NAMES_ALL; i++) {
-		if (!chaos_has_name(round->options->quorum, i))
+		if (!chaos_has_name(round->options->quorum || round->options->etcd, i))
 			continue;
 		if (chaos_names[i].sort == CHAOS_LOCK)
 			have_lock(round, client, i);
@@ -151,6 +151,11 @@ void round_check_rest(struct round *round)
 			have_permits(round, client, i);
 	}
 	lk_client_close(client);
+	if (round->options->etcd) {
+		if (!WITHIN(limit_ms(round) + CHAOS_ETCD_LEASE_MS, nemesis_etcd_is_clear()))
+			round_complain(round, "at rest, a ticket is left in etcd");
+		return;
+	}
 	if (!round->options->cluster && !round->options->quorum)
 		check_keys(round, &round->server);
 	for (int i = 0; i < round->options->servers && round->options->quorum; i++)

@@ -447,6 +447,7 @@ int worker_main(int argc, char **argv)
 	worker.slot = atoi(argv[2]) * CHAOS_THREADS;
 	worker.seed = strtoull(argv[3], NULL, 10);
 	worker.quorum = strstr(worker.url, "+quorum:") != NULL;
+	worker.etcd = !strncmp(worker.url, "etcd:", 5);
 	if (worker.quorum || strstr(worker.url, "+sentinel:") || strstr(worker.url, "+cluster:"))
 		worker.apart_us = APART_US;
 	if (worker.apart_us && !worker.quorum)
@@ -459,7 +460,7 @@ int worker_main(int argc, char **argv)
 	if (open_client(&worker)) {
 		for (int name = 0; name < CHAOS_NAMES_ALL; name++) {
 			enum chaos_sort sort = chaos_names[name].sort;
-			if (!chaos_has_name(worker.quorum, name))
+			if (!chaos_has_name(worker.quorum || worker.etcd, name))
 				continue;
 			if (sort != CHAOS_RATE)
 				open_handle(&worker, name, false, &dice);

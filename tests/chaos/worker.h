@@ -34,7 +34,8 @@ struct worker {
 	struct chaos_page *page;
 	lk_client *client;
 	const char *url;
-	int log_fd;  /* of the nemesis: a break is a fault, too */
+	int log_fd; /* of the nemesis: a break is a fault, too */
+	bool etcd;
 	bool quorum; /* then a hold may be lost before its lease ends */
 	int slot;    /* of its first thread */
 	uint64_t seed;

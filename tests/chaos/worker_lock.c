@@ -76,7 +76,9 @@ static void extend(struct worker_handle *handle)
 
 	record.permits = 1;
 	record.u.of.fence = hold_of(handle).fence;
-	record.u.of.amount = handle->worker->page->lease_max_ms;
+	/* On etcd no lease can be longer than at first. */
+	record.u.of.amount =
+		handle->worker->etcd ? handle->lease_ms : handle->worker->page->lease_max_ms;
 	record.call = history_begin(handle->worker->history, &record);
 	err = lk_lock_extend(handle->lock, record.u.of.amount);
 	record.u.of.valid_until_ns = valid_until_ns(handle);
