@@ -300,7 +300,7 @@ static bool await(struct acquire *acquire, struct waitline *line,
  * unreachable. */
 static void judge_outage(struct acquire *acquire)
 {
-	char why[OUTAGE_WHY_SIZE];
+	char why[OUTAGE_WHY_SIZE], servers[OUTAGE_WHY_SIZE];
 
 	outage_why(&acquire->outage, why);
 	if (outage_is_young(&acquire->outage)) {
@@ -310,8 +310,12 @@ static void judge_outage(struct acquire *acquire)
 		return;
 	}
 	acquire->err = LK_ECONN;
-	snprintf(acquire->message, sizeof(acquire->message), "%s",
-	         *why ? why : "not connected in time");
+	if (!*why && *outage_new(&acquire->outage, servers))
+		snprintf(acquire->message, sizeof(acquire->message),
+		         "not connected in time: no response from %s yet", servers);
+	else
+		snprintf(acquire->message, sizeof(acquire->message), "%s",
+		         *why ? why : "not connected in time");
 }
 
 void acquire_give_up(struct acquire *acquire)
@@ -333,6 +337,8 @@ void acquire_run(struct acquire *acquire, void (*before_death)(void *arg, int nu
 	outage_init(&acquire->outage, acquire->store->command_timeout_ms,
 	            options->quiet || !options->wait_ms, options->verbose);
 	acquire->outage.in_quorum = acquire->hold.in_quorum;
+	if (acquire->hold.in_quorum)
+		store_servers(acquire->store, acquire->outage.new, sizeof(acquire->outage.new));
 	if (!thread_start(acquire))
 		return;
 	waitline_init(&line, options);

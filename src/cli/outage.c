@@ -88,14 +88,36 @@ static bool ends_with(const char *line, const char *tail)
 	return len >= tail_len && !strcmp(line + len - tail_len, tail);
 }
 
+/* Remove that server from the list of those that were not connected yet. */
+static void strike_out(char *list, const char *server, size_t len)
+{
+	char *at = list;
+
+	while (*at) {
+		size_t own = strcspn(at, ",");
+		char *next = at + own + strspn(at + own, ", ");
+
+		if (own == len && !memcmp(at, server, len)) {
+			memmove(at, next, strlen(next) + 1);
+			if (!*at && at > list)
+				at[-2] = 0; /* the comma */
+			return;
+		}
+		at = next;
+	}
+}
+
 /* A line about one server of several.  Wake the thread that asks the client what it means. */
 static void note_member(struct outage *outage, const char *line)
 {
+	static const char connected[] = ": connected";
 	const char *why = after(line, "cannot connect: ");
 
 	pthread_mutex_lock(&outage->mutex);
 	if (why && !outage->connected)
 		snprintf(outage->why, sizeof(outage->why), "%s", why);
+	if (ends_with(line, connected))
+		strike_out(outage->new, line, strlen(line) - (sizeof(connected) - 1));
 	pthread_mutex_unlock(&outage->mutex);
 	signals_wake();
 }
@@ -145,6 +167,14 @@ const char *outage_why(struct outage *outage, char why[OUTAGE_WHY_SIZE])
 	memcpy(why, outage->why, OUTAGE_WHY_SIZE);
 	pthread_mutex_unlock(&outage->mutex);
 	return why;
+}
+
+const char *outage_new(struct outage *outage, char servers[OUTAGE_WHY_SIZE])
+{
+	pthread_mutex_lock(&outage->mutex);
+	memcpy(servers, outage->new, OUTAGE_WHY_SIZE);
+	pthread_mutex_unlock(&outage->mutex);
+	return servers;
 }
 
 int64_t outage_due_ns(struct outage *outage)

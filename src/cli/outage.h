@@ -22,7 +22,8 @@ struct outage {
 	int64_t silent_ns;         /* a connection counts as dead after so long a silence */
 	char why[OUTAGE_WHY_SIZE]; /* "127.0.0.1:6379: connection refused", "" = not known yet */
 	bool quiet, verbose;
-	bool in_quorum; /* set by the caller, after outage_init() */
+	bool in_quorum;            /* these two are set by the caller, after outage_init(): */
+	char new[OUTAGE_WHY_SIZE]; /* servers of a quorum that were not connected yet: "a:1, b:2" */
 };
 
 /* Start without a connection. */
@@ -43,6 +44,8 @@ bool outage_lasts(struct outage *outage);
 bool outage_is_young(struct outage *outage);
 /* Copy the reason why there is no connection; "" if unknown. */
 const char *outage_why(struct outage *outage, char why[OUTAGE_WHY_SIZE]);
+/* Copy the servers of a quorum that were not connected yet; "" if all were, or it is none. */
+const char *outage_new(struct outage *outage, char servers[OUTAGE_WHY_SIZE]);
 /* When to report the outage, NEVER = not at all. */
 int64_t outage_due_ns(struct outage *outage);
 /* Write the line "waiting for 127.0.0.1:6379: connection refused"; of a quorum "waiting for a

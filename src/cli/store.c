@@ -198,3 +198,33 @@ bool store_is_quorum(const struct store *store)
 	return !strncmp(store->url, "redis+quorum:", 13) ||
 	       !strncmp(store->url, "rediss+quorum:", 14);
 }
+
+void store_servers(const struct store *store, char *text, size_t size)
+{
+	const char *begin = strstr(store->url, "://"), *end;
+	char place[300];
+	size_t used = 0;
+
+	text[0] = 0;
+	if (!begin)
+		return;
+	begin += 3;
+	end = begin + strcspn(begin, "/?");
+	for (const char *at = begin; at < end; at++)
+		if (*at == '@')
+			begin = at + 1;
+	for (const char *at = begin; at < end; at++) {
+		size_t len = strcspn(at, ",/?"), need;
+		bool has_port = memchr(at, ':', len) && at[len - 1] != ']';
+
+		text_escape(place, sizeof(place) - 6, at, len);
+		at += len;
+		if (!has_port)
+			memcpy(place + strlen(place), ":6379", 6);
+		need = strlen(place) + (used ? 2 : 0);
+		if (used + need >= size)
+			return;
+		snprintf(text + used, size - used, "%s%s", used ? ", " : "", place);
+		used += need;
+	}
+}
