@@ -158,6 +158,30 @@ TEST(judge_excuses_a_loss_only_where_a_majority_has_failed)
 	ONLY(PROMISE_OWNER);
 }
 
+/* A release finds a new memory that its process has not noticed: without spare legs it says that
+ * the hold was lost. */
+TEST(judge_excuses_a_loss_that_a_release_finds_at_an_emptied_server)
+{
+	for (int late = 0; late < 2; late++) {
+		int64_t at_ms = late ? 200 : 95;
+		begin_round();
+		acquire(1, LOCK, AT(10), AT(20), 5, AT(1000));
+		release(1, LOCK, AT(90), AT(100), 5, LK_ELOST);
+		for (size_t j = 0; j < 3; j++)
+			records[j].flags = HISTORY_FIXED;
+		records[2].u.of.valid_until_ns = AT(1000); /* when its release begins */
+		note(nemesis,
+		     "%lld member-flush member1 begin member=1/3 memory=lost grace=4000\n"
+		     "%lld member-flush member1 down\n%lld member-flush member1 end\n",
+		     (long long)AT(at_ms), (long long)AT(at_ms + 1), (long long)AT(at_ms + 1));
+		judge();
+		if (late)
+			ONLY(PROMISE_OWNER);
+		else
+			GOOD();
+	}
+}
+
 TEST(judge_finds_a_renewed_hold_that_is_lost_with_a_minority)
 {
 	static const struct {

@@ -326,7 +326,7 @@ static bool may_be_forgotten(const struct judge *judge, const struct hold *hold)
 {
 	for (size_t i = 0; i < judge->fault_count; i++) {
 		const struct fault *fault = &judge->faults[i];
-		if (fault->memory && !fault->members && fault->begin_ns <= hold->taken_ns &&
+		if (fault->memory && fault->begin_ns <= hold->taken_ns &&
 		    fault->end_ns >= hold->root_ns && !fault->fresh && hold->told_ns == NEVER)
 			return true;
 	}
