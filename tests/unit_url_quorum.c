@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * URLs of a quorum: the meaning of each part, and that the error for a wrong part names it, and no
  * secret. */
-#include "test.h"
-#include "base/url.h"
+#include "url_check.h"
 #include "built_with.h"
 
 #include <stdio.h>
@@ -11,45 +10,9 @@
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 
-static struct lk__target parsed(const char *url, const lk_client_options *options)
-{
-	struct lk__target target;
-	struct lk__why why = {0};
-	lk_err err = lk__target_parse(url, options, &target, &why);
-
-	ck_assert_msg(err == LK_OK, "%s: %s", url, why.text);
-	return target;
-}
-
-/* start: how the reason begins. */
-static void refused(const char *url, const lk_client_options *options, const char *start)
-{
-	static const struct lk__target nothing;
-	struct lk__target target;
-	struct lk__why why = {0};
-	lk_err err = lk__target_parse(url, options, &target, &why);
-
-	ck_assert_msg(err == LK_EINVALID, "%s: %s", url, lk_err_name(err));
-	ck_assert_msg(!strncmp(why.text, start, strlen(start)), "%s: '%s' is not '%s...'", url,
-	              why.text, start);
-	ck_assert_msg(!strstr(why.text, "sesame"), "%s: %s", url, why.text);
-	ck_assert(!memcmp(&target, &nothing, sizeof(nothing)));
-}
-
-/* The servers as text: "h1:6379 h2:1". */
 static const char *places(const struct lk__target *target)
 {
-	static char text[1000];
-
-	text[0] = '\0';
-	for (int i = 0; i < target->member_count; i++) {
-		size_t len = strlen(text);
-		if (i)
-			text[len++] = ' ';
-		lk__place_write(text + len, sizeof(text) - len, target->members[i].host,
-		                target->members[i].port);
-	}
-	return text;
+	return places_text(target->members, target->member_count);
 }
 
 TEST(url_names_all_servers_of_a_quorum)
@@ -93,9 +56,8 @@ TEST(url_names_all_servers_of_a_quorum)
 
 TEST(url_of_another_store_is_of_no_quorum)
 {
-	static const char *const urls[] = {"redis://h",           "redis+unix:///s",
-	                                   "redis+sentinel://h/s", "redis+cluster://h",
-	                                   "local:"};
+	static const char *const urls[] = {"redis://h", "redis+unix:///s", "redis+sentinel://h/s",
+	                                   "redis+cluster://h", "local:"};
 
 	for (size_t i = 0; i < COUNT(urls); i++) {
 		struct lk__target target = parsed(urls[i], NULL);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * URLs of stores that Sentinel names: the meaning of each part in all three spellings, and that the
  * error for a wrong part names it, and no secret. */
-#include "test.h"
-#include "base/url.h"
+#include "url_check.h"
 #include "built_with.h"
 
 #include <fcntl.h>
@@ -14,45 +13,17 @@
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 
-static struct lk__target parsed(const char *url, const lk_client_options *options)
+static void refused_for(const char *url, const lk_client_options *options, const char *part)
 {
-	struct lk__target target;
-	struct lk__why why = {0};
-	lk_err err = lk__target_parse(url, options, &target, &why);
+	char start[64];
 
-	ck_assert_msg(err == LK_OK, "%s: %s", url, why.text);
-	return target;
+	snprintf(start, sizeof(start), "%s:", part);
+	refused(url, options, start);
 }
 
-static void refused(const char *url, const lk_client_options *options, const char *part)
-{
-	struct lk__target target;
-	struct lk__why why = {0};
-	lk_err err = lk__target_parse(url, options, &target, &why);
-
-	ck_assert_msg(err == LK_EINVALID, "%s: %s", url, lk_err_name(err));
-	ck_assert_msg(!strncmp(why.text, part, strlen(part)) && why.text[strlen(part)] == ':',
-	              "%s: '%s' does not begin with '%s:'", url, why.text, part);
-	ck_assert_msg(!strstr(why.text, "sesame"), "%s: %s", url, why.text);
-	ck_assert_ptr_null(target.sentinels);
-	ck_assert_ptr_null(target.service);
-	ck_assert_ptr_null(target.sentinel_password);
-}
-
-/* The sentinels as text: "h1:26379 h2:1". */
 static const char *places(const struct lk__target *target)
 {
-	static char text[1000];
-
-	text[0] = '\0';
-	for (int i = 0; i < target->sentinel_count; i++) {
-		size_t len = strlen(text);
-		if (i)
-			text[len++] = ' ';
-		lk__place_write(text + len, sizeof(text) - len, target->sentinels[i].host,
-		                target->sentinels[i].port);
-	}
-	return text;
+	return places_text(target->sentinels, target->sentinel_count);
 }
 
 TEST(url_names_sentinels_service_db)
@@ -121,7 +92,7 @@ TEST(url_takes_sixteen_sentinels_and_no_more)
 	lk__target_fini(&target);
 	url[strlen(url) - 2] = '\0';
 	snprintf(url + strlen(url), sizeof(url) - strlen(url), ",h16/s");
-	refused(url, NULL, "host");
+	refused_for(url, NULL, "host");
 }
 
 /* Clients may follow a failover 3 s after it. */
@@ -203,7 +174,7 @@ TEST(url_wrong_part_of_sentinels_is_named)
 	};
 
 	for (size_t i = 0; i < COUNT(cases); i++)
-		refused(cases[i].url, NULL, cases[i].part);
+		refused_for(cases[i].url, NULL, cases[i].part);
 }
 
 TEST(url_without_the_word_sentinel_is_refused_with_it)
@@ -236,7 +207,7 @@ TEST(url_service_fits_its_limit)
 	ck_assert_uint_eq(strlen(target.service), 128);
 	lk__target_fini(&target);
 	url[len + 128] = 's';
-	refused(url, NULL, "service");
+	refused_for(url, NULL, "service");
 }
 
 /* ---- The sentinels' own credentials --------------------------------------------------------- */
@@ -277,7 +248,7 @@ TEST(sentinel_password_comes_from_a_file)
 
 		write_file(path, cases[i].bytes, cases[i].len);
 		if (!cases[i].password) {
-			refused(url, NULL, "sentinel_password_file");
+			refused_for(url, NULL, "sentinel_password_file");
 			continue;
 		}
 		target = parsed(url, NULL);
@@ -304,11 +275,11 @@ TEST(sentinel_password_file_has_a_limit_and_is_a_file)
 	ck_assert_uint_eq(strlen(target.sentinel_password), 1024);
 	lk__target_fini(&target);
 	write_file(path, bytes, 1025);
-	refused(url, NULL, "sentinel_password_file");
+	refused_for(url, NULL, "sentinel_password_file");
 	/* A FIFO without a writer must not block. */
 	unlink(path);
 	ck_assert(!mkfifo(path, 0600));
-	refused(url, NULL, "sentinel_password_file");
+	refused_for(url, NULL, "sentinel_password_file");
 	unlink(path);
 }
 
@@ -335,12 +306,12 @@ TEST(sentinel_options_need_a_url_of_sentinels)
 	const lk_client_options empty = {.sentinel_user = "", .sentinel_password = "sesame"};
 	const lk_client_options alone = {.sentinel_user = "u"};
 
-	refused("redis://h", &password, "scheme");
-	refused("local:", &password, "scheme");
-	refused("redis+unix:///s", &user, "scheme");
-	refused("redis+sentinel://h/s", &empty, "sentinel_user");
-	refused("redis+sentinel://h/s", &alone, "sentinel_password");
-	refused("redis://h?sentinel_user=u", NULL, "scheme");
+	refused_for("redis://h", &password, "scheme");
+	refused_for("local:", &password, "scheme");
+	refused_for("redis+unix:///s", &user, "scheme");
+	refused_for("redis+sentinel://h/s", &empty, "sentinel_user");
+	refused_for("redis+sentinel://h/s", &alone, "sentinel_password");
+	refused_for("redis://h?sentinel_user=u", NULL, "scheme");
 }
 
 /* ---- TLS ---------------------------------------------------------------------------------- */
@@ -360,5 +331,5 @@ TEST_IF(url_of_sentinels_takes_tls, 20, LK__TLS)
 		ck_assert_str_eq(places(&target), "h1:26379 h2:26379");
 		lk__target_fini(&target);
 	}
-	refused("rediss+sentinel://h/s?verify=no", NULL, "verify");
+	refused_for("rediss+sentinel://h/s?verify=no", NULL, "verify");
 }
