@@ -123,14 +123,19 @@ uint64_t lk__legs_fence_to_commit(const struct lk__legs *legs, int64_t now_ns)
 }
 
 /* A majority that has ended the hold shares a server with each majority that still had it.  Without
- * a missing leg there is no sign of that: servers that hang or are down are not waited for. */
+ * a missing leg there is no sign of that.  A server that is down is not waited for: it may stay so.
+ */
 bool lk__legs_may_be_lost(const struct lk__ticket *ticket)
 {
 	const struct lk__legs *legs = ticket->legs;
 	uint8_t unanswered = legs->held & (uint8_t) ~(legs->left | legs->unleft);
 
-	return ticket->released && legs->missing && unanswered &&
-	       lk__legs_bits(legs->stood) < legs->majority;
+	if (!ticket->released || !legs->missing || lk__legs_bits(legs->stood) >= legs->majority)
+		return false;
+	for (unsigned i = 0; i < legs->servers; i++)
+		if (unanswered >> i & 1 && lk__session_is_up(legs->leg[i]->session))
+			return true;
+	return false;
 }
 
 /* Were so many legs of a released hold missing that it was lost before? */
