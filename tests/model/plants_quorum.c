@@ -128,7 +128,7 @@ const struct model_plant model_quorum_plants[] = {
 		.what = "an ask is granted although another client holds the leg",
 		.rule = RULE_SCRIPT,
 		.script = "quorum_ask",
-		.old = "if not owner and not has_older_head(ticket) then",
+		.old = "if not owner and not (waiting > 0 and has_older_head(ticket)) then",
 		.new = "if not has_older_head(ticket) then",
 		.bounds = QUORUM(PAIR, .held = 2),
 	},
