@@ -93,6 +93,21 @@ TEST_LIMIT(certificate_of_the_client_is_shown, 120)
 	etcd_stop(&servers);
 }
 
+static void note_tls(void *arg, const lk_finding *finding)
+{
+	if (!strcmp(finding->topic, "tls"))
+		*(lk_fitness *)arg = finding->fitness;
+}
+
+/* What lk_doctor() finds of TLS; -1 = nothing. */
+static int examine_tls(const char *url)
+{
+	lk_fitness tls = (lk_fitness)-1;
+
+	OK(lk_doctor(url, NULL, note_tls, &tls, NULL));
+	return (int)tls;
+}
+
 TEST_LIMIT(client_has_its_locks_by_tls, 120)
 {
 	struct etcd_servers servers = {.args = {NULL}};
@@ -109,7 +124,12 @@ TEST_LIMIT(client_has_its_locks_by_tls, 120)
 	OK(lk_lock_acquire(lock, ETCD_WAIT_MS, NULL));
 	OK(lk_lock_release(lock));
 	OK(lk_client_close(client));
+	ck_assert_int_ne(examine_tls(url), -1);
+	ck_assert_int_ne(examine_tls(url), LK_UNFIT);
+	snprintf(url, sizeof(url), "%s?verify=none", etcd_url(&servers, "", ""));
+	ck_assert_int_eq(examine_tls(url), LK_UNFIT);
 	snprintf(url, sizeof(url), "%s?ca=%s", etcd_url(&servers, "", ""), file("other.pem"));
+	ck_assert_int_eq(examine_tls(url), -1);
 	EXPECT(lk_client_open(url, NULL, &client), LK_ESERVER);
 	snprintf(url, sizeof(url), "etcd://127.0.0.1:%d", servers.nodes[0].port);
 	EXPECT(lk_client_open(url, NULL, &client), LK_ECONN);
