@@ -248,11 +248,11 @@ lk_err lk__etcd_see_list(const char *prefix, const void *answer, size_t len,
 
 static size_t put_field(char *text, size_t pos, const char *key, const char *value)
 {
-	size_t len = strlen(value), key_len = strlen(key);
+	size_t len = strlen(value);
 
 	text[pos++] = ' ';
-	memcpy(text + pos, key, key_len);
-	pos += key_len;
+	while (*key)
+		text[pos++] = *key++;
 	return pos + lk__name_encode(text + pos, value, len < FIELD_MAX ? len : FIELD_MAX);
 }
 

@@ -200,10 +200,8 @@ void lk__etcd_query(struct lk__etcd_session *session, struct lk__etcd_job *job)
 	struct lk__etcd_queue queue = queue_of(session, job);
 	struct lk__etcd_query query;
 
-	if (job->kind == LK__SHOW && job->noun == LK_KIND_LOCK) {
-		show(session, job);
-	} else if (job->kind == LK__BREAK && job->noun == LK_KIND_LOCK) {
-		show(session, job); /* which ticket it is */
+	if ((job->kind == LK__SHOW || job->kind == LK__BREAK) && job->noun == LK_KIND_LOCK) {
+		show(session, job); /* for a break: which ticket it is */
 	} else if (job->kind == LK__KIND) {
 		lk__etcd_kind(&query, &queue);
 		send_txn(session, job, &query);
