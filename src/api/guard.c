@@ -8,7 +8,7 @@ lk_err lk_lock_guard_key(lk_lock *lock, char *key, size_t size)
 {
 	struct lk__handle *handle = (struct lk__handle *)lock;
 	const struct lk__store_ops *ops;
-	char made[LK__GUARD_KEY_MAX];
+	char made[LK__GUARD_KEY_MAX], nonce[LK__NONCE_SIZE] = "";
 	lk_hold hold;
 	size_t len;
 	lk_err err;
@@ -25,8 +25,9 @@ lk_err lk_lock_guard_key(lk_lock *lock, char *key, size_t size)
 		return lk__failf(LK_ENOTOWNER, "the caller does not hold the lock");
 	if (hold.state == LK_STATE_LOST)
 		return lk__failf(LK_ELOST, "the hold was lost");
-	len = ops->guard_key(handle->client->store, handle->name->bytes, handle->name->len,
-	                     hold.holder_id + LK__CLIENT_ID_SIZE, made);
+	memcpy(nonce, hold.holder_id + LK__CLIENT_ID_SIZE, sizeof(nonce) - 1);
+	len = ops->guard_key(handle->client->store, handle->name->bytes, handle->name->len, nonce,
+	                     made);
 	if (len >= size)
 		return lk__failf(LK_EINVALID, "size: must be %zu or more, not %zu", len + 1, size);
 	memcpy(key, made, len + 1);
