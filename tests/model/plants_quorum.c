@@ -70,8 +70,9 @@ const struct model_plant model_quorum_plants[] = {
 		.what = "the queue is in order of arrival, not of priority",
 		.rule = RULE_SCRIPT,
 		.script = "quorum_ask",
-		.old = "change('ZADD', KEYS[2], priority, ticket)",
-		.new = "change('ZADD', KEYS[2], string.format('%d', redis.call('ZCARD', KEYS[2])), "
+		.old = "waiting = waiting + change('ZADD', KEYS[2], priority, ticket)",
+		.new = "waiting = waiting + "
+		       "change('ZADD', KEYS[2], string.format('%d', redis.call('ZCARD', KEYS[2])), "
 		       "ticket)",
 		.bounds = QUORUM(WALK),
 		.walks = 2000,

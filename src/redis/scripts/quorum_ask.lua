@@ -102,9 +102,11 @@ if owner then
 end
 local free = owner and '0' or '1'
 if ARGV[2] ~= '1' then return {'busy', free} end
-change('ZADD', KEYS[2], priority, ticket)
+waiting = waiting + change('ZADD', KEYS[2], priority, ticket)
 change('PEXPIRE', KEYS[2], ARGV[6])
-local rank = redis.call('ZRANK', KEYS[2], ticket)
+-- The last one of the queue, as most are, needs no search through it.
+local is_last = redis.call('ZRANGE', KEYS[2], '-1', '-1')[1] == ticket
+local rank = is_last and waiting - 1 or redis.call('ZRANK', KEYS[2], ticket)
 if owner and rank == 0 and is_older(ticket, owner) then
 	-- The holder gives way unless it has a majority.  Any one of these messages may be lost.
 	local receivers = publish(ARGV[5] .. string.match(owner, '^q1:([%w_%-]+):'), 'wanted ' .. owner .. ' ' .. priority)

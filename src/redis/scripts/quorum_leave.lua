@@ -62,8 +62,9 @@ if name then
 	-- A leave ends whatever epoch there is, since the ticket is over.  A yield that comes late must not end
 	-- the epoch that it began, or a later one.
 	local latest = successor == '' and math.huge or epoch_of(name, ticket)
-	-- A full server (maxmemory) accepts this first command, and then the writes that follow it.
-	waiting = waiting - change('ZREM', KEYS[2], ticket)
+	-- A full server (maxmemory) accepts a removal as the first command, and then the writes that follow it.
+	-- A holder is not searched for in the queue.
+	if owner ~= ticket then waiting = waiting - change('ZREM', KEYS[2], ticket) end
 	for _, other in ipairs(waiting > 0 and queued(name, priority) or {}) do
 		is_late = is_late or epoch_of(name, other) > latest
 		if epoch_of(name, other) <= latest then waiting = waiting - change('ZREM', KEYS[2], other) end
