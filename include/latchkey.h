@@ -732,7 +732,8 @@ typedef struct lk_lock_status {
 	int64_t lease_left_ms; /* until the lease ends, unless it is renewed */
 	int64_t queue_len;     /* entries in the queue: the threads of a client share one if their
 	                        * handles have the same values of lease_ms and fixed */
-	int64_t my_rank;       /* entries before this client's first one, -1 = it does not wait */
+	int64_t my_rank;       /* entries before this client's first one, -1 = it does not wait; on
+	                        * etcd at least so many if it is 999 or more */
 	int64_t grace_ms;    /* nothing new is granted for this time: the server may have forgotten
 	                      * a holder; 0 = no grace.  As this client knows it. */
 	int64_t reserved[7]; /* zero */
