@@ -165,7 +165,7 @@ $(BUILD)/gen/scripts.o: $(BUILD)/gen/scripts.c
 $(BUILD)/gen/built_with.h: always | needs
 	$(Q)mkdir -p $(@D); { if $(HAS_TLS); then echo '#define LK__TLS 1'; else echo '#define LK__TLS 0'; fi; \
 		if $(HAS_ETCD); then echo '#define LK__ETCD 1'; else echo '#define LK__ETCD 0'; fi; } \
-		>$@.new; if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; \
+		>$@.$$$$; if cmp -s $@.$$$$ $@; then rm $@.$$$$; else mv $@.$$$$ $@; \
 		if $(HAS_TLS); then printf '  %-7s %s\n' TLS "OpenSSL $$(pkg-config --modversion libssl)"; \
 		else printf '  %-7s %s\n' TLS 'none: rediss: needs OpenSSL 1.1.1 (libssl-dev)'; fi; \
 		if $(HAS_ETCD); then printf '  %-7s %s\n' ETCD "nghttp2 $$(pkg-config --modversion libnghttp2)"; \

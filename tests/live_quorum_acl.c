@@ -62,10 +62,14 @@ static bool is_waited_for(lk_lock *lock)
 {
 	lk_lock_status status;
 
-	return lk_lock_query(lock, &status) == LK_OK && status.held && status.queue_len == 1;
+	return lk_lock_query(lock, &status) == LK_OK && status.held && status.queue_len == 2;
 }
 
-/* A lock is handed off from one client to a waiting one. */
+/* Of a client that is gone, behind all others: a ticket before it is not the last of the queue. */
+#define LAST "9000000000000000"
+#define ENQUEUE_LAST "ZADD lk:{a}:q " LAST " q1:gone:n1:1000:r:" LAST ":0"
+
+/* A lock is handed off from one client to a waiting one, which is not the last. */
 static bool hand_off(lk_lock *from, lk_lock *to)
 {
 	pthread_t thread;
@@ -74,6 +78,7 @@ static bool hand_off(lk_lock *from, lk_lock *to)
 
 	if (lk_lock_acquire(from, WAIT_MS, NULL))
 		return false;
+	at_each(ENQUEUE_LAST);
 	pthread_create(&thread, NULL, acquire_and_release, to);
 	ok = WITHIN(2000, is_waited_for(from));
 	ok = lk_lock_release(from) == LK_OK && ok;
