@@ -211,8 +211,10 @@ static bool may_lose(const struct model_world *world, const struct model_server 
 	case DO_PROMOTE:
 	case DO_PROMOTE_OTHER:
 		return may_promote(world, verb == DO_PROMOTE_OTHER);
-	default:
+	case DO_RESTART:
 		return may_fail(world, verb, bounds->restarts);
+	default:
+		return false; /* etcd's */
 	}
 }
 
