@@ -325,8 +325,8 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		lk__leave_refused(core, now_ns, ticket, answer);
 		return;
 	}
-	if (confirmed && answer->is_spare)
-		ticket->has_spare_nonce = true;
+	if (confirmed && request->kind == LK__LEAVE) /* the last one counts */
+		ticket->has_spare_nonce = answer->is_spare;
 	if (lk__ticket_whole(ticket))
 		lk__leg_left(core, ticket, answer);
 	else if (!ticket->is_leg) /* a leg alone shows no loss, and its calls have ended */

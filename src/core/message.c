@@ -145,6 +145,10 @@ static void of_ticket(struct lk__core *core, int64_t now_ns, const struct lk__me
 	case LK__BROKEN:
 		broken(core, now_ns, ticket);
 		break;
+	case LK__TAKEN:
+		if (ticket->state == LK__HOLDING && !ticket->is_leg)
+			lk__ticket_doubt(core, now_ns, ticket);
+		break;
 	case LK__OPENED:
 	case LK__REMOVED:
 		break; /* of a latch */

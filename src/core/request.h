@@ -284,6 +284,7 @@ enum lk__message_kind {
 	LK__WANTED, /* another client waits for this hold */
 	LK__REASK,  /* ask again in in_ms */
 	LK__BROKEN, /* this hold was broken */
+	LK__TAKEN,  /* the store does not have this hold any more */
 	/* On the channel of a latch; fence is its generation. */
 	LK__OPENED,
 	LK__REMOVED,

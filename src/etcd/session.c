@@ -199,6 +199,7 @@ static void posted(struct lk__etcd_session *session, int64_t now_ns,
 		lk__etcd_refuse_all(session, outcome);
 	} else if (session->is_watching) {
 		session->state = LK__ETCD_READY;
+		lk__etcd_add_chores(session);
 		lk__etcd_reask_all(session); /* without a mailbox they got no letters */
 	} else {
 		session->state = LK__ETCD_OPENING;
@@ -315,10 +316,17 @@ void lk__etcd_refuse(struct lk__etcd_job *job, const struct lk__etcd_outcome *ou
 
 void lk__etcd_refuse_all(struct lk__etcd_session *session, const struct lk__etcd_outcome *outcome)
 {
-	for (struct lk__etcd_job *job = session->jobs; job; job = job->next)
-		if (!job->is_done && !job->is_calling && !job->wants_round &&
-		    !(outcome->is_full && job->kind == LK__LEAVE))
-			lk__etcd_refuse(job, outcome);
+	for (struct lk__etcd_job *job = session->jobs; job; job = job->next) {
+		struct lk__etcd_own_ticket *ticket = lk__etcd_find(session, job->nonce);
+
+		if (job->is_done || job->is_calling || job->wants_round ||
+		    (outcome->is_full && job->kind == LK__LEAVE))
+			continue;
+		lk__etcd_refuse(job, outcome);
+		if (job->kind == LK__ASK && ticket && !ticket->created && !ticket->is_leaving &&
+		    !ticket->busy)
+			lk__etcd_remove(session, ticket); /* the core may not ask again */
+	}
 	if (outcome->is_full && session->state == LK__ETCD_IDLE && !session->has_no_era)
 		delete_era(session);
 }

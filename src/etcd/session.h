@@ -88,6 +88,7 @@ struct lk__etcd_own_ticket {
 	int64_t lease_ms;              /* as the core has it */
 	bool fixed;
 	int64_t granted;       /* the place that a letter has granted, 0 = none */
+	int64_t broken;        /* the same, of a break that came before its place was known */
 	bool is_waiting;       /* it is in the queue, and not the first */
 	bool is_leaving;       /* a leave was asked for */
 	bool is_moving;        /* a call moves it to another lease */

@@ -50,7 +50,7 @@ static struct lk__etcd_call *grant(struct lk__etcd_session *session, struct lk__
 		&writer, &(struct lk__etcd_lease_grant){.ttl_s = lease->ttl_s, .id = lease->id});
 	call = lk__etcd_call(session, LK__ETCD_FOR_GRANT, LK__ETCD_CALL_GRANT, &writer);
 	if (call)
-		call->lease = lease;
+		lk__etcd_call_under(call, lease);
 	return call;
 }
 
@@ -173,7 +173,7 @@ static bool keep_alive(struct lk__etcd_session *session, struct lk__etcd_lease *
 	lk__etcd_put_keep_alive(&writer, lease->id);
 	call = lk__etcd_call(session, LK__ETCD_FOR_KEEP_ALIVE, LK__ETCD_CALL_KEEP_ALIVE, &writer);
 	if (call)
-		call->lease = lease;
+		lk__etcd_call_under(call, lease);
 	return call;
 }
 
@@ -233,7 +233,7 @@ static bool read_tickets(struct lk__etcd_session *session, struct lk__etcd_lease
 	if (!writer.is_full)
 		call = lk__etcd_call(session, LK__ETCD_FOR_READ, LK__ETCD_CALL_TXN, &writer);
 	if (call)
-		call->lease = lease;
+		lk__etcd_call_under(call, lease);
 	free(keys);
 	return call;
 }
@@ -370,6 +370,24 @@ static void renewed(struct lk__etcd_session *session, int64_t now_ns, struct lk_
 	}
 }
 
+/* Those that do not renew now would believe in their hold. */
+static void tell_holders(struct lk__etcd_session *session, const struct lk__etcd_lease *lease)
+{
+	for (size_t i = 0; i < session->tickets.size; i++) {
+		struct lk__node *node = session->tickets.buckets[i];
+
+		for (; node; node = node->next) {
+			const struct lk__etcd_own_ticket *ticket =
+				(const struct lk__etcd_own_ticket *)node;
+			struct lk__message message = {.kind = LK__TAKEN};
+			if (ticket->lease != lease || !ticket->created || ticket->is_waiting)
+				continue;
+			memcpy(message.nonce, ticket->nonce, sizeof(message.nonce));
+			lk__etcd_hear(session, &message);
+		}
+	}
+}
+
 /* An earlier state of the store was restored.  What it has of this client would live for as long as
  * the leases under which it was put. */
 static void begin_anew(struct lk__etcd_session *session)
@@ -379,6 +397,7 @@ static void begin_anew(struct lk__etcd_session *session)
 		if (lease->state != LK__LEASE_LIVE)
 			continue;
 		revoke(session, lease);
+		tell_holders(session, lease);
 		lk__etcd_lease_over(session, lease);
 	}
 }
@@ -443,6 +462,8 @@ static void granted(struct lk__etcd_session *session, int64_t now_ns, struct lk_
 void lk__etcd_lease_outcome(struct lk__etcd_session *session, int64_t now_ns,
                             struct lk__etcd_call *call, const struct lk__etcd_outcome *outcome)
 {
+	if (lk__etcd_is_former(call))
+		return;
 	if (call->purpose == LK__ETCD_FOR_GRANT)
 		granted(session, now_ns, call->lease, outcome);
 	else if (call->purpose == LK__ETCD_FOR_KEEP_ALIVE)

@@ -73,7 +73,8 @@ static void send(struct lk__etcd_session *session, struct lk__etcd_job *job,
 		return;
 	}
 	call->job = job;
-	call->lease = lease;
+	if (lease)
+		lk__etcd_call_under(call, lease);
 	call->plan = recipe->plan;
 	job->is_calling = true;
 	if (ticket)
@@ -176,12 +177,17 @@ static void leave(struct lk__etcd_session *session, struct lk__etcd_job *job)
 
 /* The lease for an extension that the ticket's own does not cover.  NULL when out of memory. */
 static struct lk__etcd_lease *longer_lease(struct lk__etcd_session *session,
-                                           struct lk__etcd_own_ticket *ticket, int64_t lease_ms)
+                                           struct lk__etcd_own_ticket *ticket,
+                                           const struct lk__etcd_job *job)
 {
-	if (ticket->longer && ticket->longer->ttl_s < lk__etcd_ttl_s(lease_ms))
+	const struct lk__etcd_lease *longer = ticket->longer;
+
+	/* One of an earlier request may end before what the hold has now. */
+	if (longer && (longer->ttl_s < lk__etcd_ttl_s(job->lease_ms) ||
+	               (longer->state == LK__LEASE_LIVE && longer->sent_ns < job->asked_ns)))
 		forget_longer(session, ticket);
 	if (!ticket->longer) {
-		ticket->longer = lk__etcd_lease_of(session, lk__etcd_ttl_s(lease_ms), true);
+		ticket->longer = lk__etcd_lease_of(session, lk__etcd_ttl_s(job->lease_ms), true);
 		if (ticket->longer)
 			ticket->longer->rests = true;
 	}
@@ -202,7 +208,7 @@ static void renew(struct lk__etcd_session *session, int64_t now_ns, struct lk__e
 	if (ticket->busy)
 		return;
 	if (!ticket->is_under_another && job->lease_ms * MS > lease->machine.ttl_ns)
-		lease = longer_lease(session, ticket, job->lease_ms);
+		lease = longer_lease(session, ticket, job);
 	if (!lease)
 		lk__etcd_refuse(job, &lk__etcd_no_memory);
 	else if (lease == ticket->lease && !ticket->is_under_another)
@@ -298,6 +304,7 @@ static void queued(struct lk__etcd_session *session, struct lk__etcd_job *job,
 	};
 
 	ticket->is_waiting = true;
+	ticket->lease->rests = false; /* it held, and was put again */
 	if (before && (!before->client[0] || !seen->has_put))
 		lk__etcd_watch(session, ticket, before, seen->revision);
 	lk__etcd_done(job, &answer);
@@ -330,9 +337,10 @@ static void granted(struct lk__etcd_session *session, int64_t now_ns, struct lk_
 	lk__etcd_done(job, &answer);
 }
 
-static void asked(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_job *job,
+static void asked(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_call *call,
                   struct lk__etcd_own_ticket *ticket, const struct lk__etcd_seen *seen)
 {
+	struct lk__etcd_job *job = call->job;
 	static const struct lk__etcd_outcome foreign = {.err = LK_EFOREIGN,
 	                                                .text = "the name is one of another kind"};
 	const struct lk__answer busy = {.kind = LK__BUSY, .left_ms = LOOK_MS};
@@ -341,11 +349,16 @@ static void asked(struct lk__etcd_session *session, int64_t now_ns, struct lk__e
 		lk__etcd_set_up_again(session); /* the job goes on after it */
 		return;
 	}
-	ticket->created = seen->created;
 	if (seen->has_put)
 		ticket->era = session->era;
+	if (seen->created && seen->created == ticket->broken) {
+		ticket->broken = 0;
+		return; /* it is not there any more: put it again */
+	}
+	ticket->created = seen->created;
 	ticket->is_under_another =
-		seen->created && !seen->has_put && seen->lease != ticket->lease->id;
+		seen->created &&
+		(lk__etcd_is_former(call) || (!seen->has_put && seen->lease != ticket->lease->id));
 	if (ticket->is_under_another)
 		return; /* move it first: the store lets that lease expire */
 	if (seen->created && (seen->before == 0 || seen->created == ticket->granted)) {
@@ -479,7 +492,7 @@ static void answered(struct lk__etcd_session *session, int64_t now_ns, struct lk
 	else if (call->plan.task == LK__ETCD_MOVE)
 		moved(session, ticket, call->lease, seen);
 	else if (job->kind == LK__ASK)
-		asked(session, now_ns, job, ticket, seen);
+		asked(session, now_ns, call, ticket, seen);
 	else if (job->kind == LK__LEAVE)
 		left(session, job, ticket, seen);
 	else
@@ -499,8 +512,10 @@ void lk__etcd_job_outcome(struct lk__etcd_session *session, int64_t now_ns,
 		ticket->busy = NULL;
 		ticket->is_moving = false;
 	}
+	if (outcome->no_lease && call->lease && lk__etcd_is_former(call))
+		return; /* it is put under a new one */
 	if (outcome->no_lease && call->lease)
-		lk__etcd_lease_over(session, call->lease); /* and put it under a new one */
+		lk__etcd_lease_over(session, call->lease); /* the same */
 	else if (outcome->is_full && needs_no_letter(session, job, ticket))
 		return; /* done, or to be repeated without it */
 	else if (outcome->err)

@@ -59,6 +59,7 @@ struct lk__etcd_call {
 	enum lk__etcd_purpose purpose;
 	struct lk__etcd_job *job;
 	struct lk__etcd_lease *lease; /* of a job: that it puts the ticket under */
+	int64_t lease_id;             /* and its id: it may be granted again meanwhile */
 	int64_t revision;             /* of the session, when it was made */
 	struct lk__etcd_plan plan;    /* of a job's transaction */
 };
@@ -75,6 +76,19 @@ struct lk__etcd_heard {
 	struct lk__etcd_heard *next;
 	struct lk__message message;
 };
+
+static inline void lk__etcd_call_under(struct lk__etcd_call *call, struct lk__etcd_lease *lease)
+{
+	call->lease = lease;
+	call->lease_id = lease->id;
+}
+
+/* Does the call name a lease that has ended since? */
+static inline bool lk__etcd_is_former(const struct lk__etcd_call *call)
+{
+	return call->lease &&
+	       (call->lease->id != call->lease_id || call->lease->state == LK__LEASE_NEW);
+}
 
 static inline int64_t lk__etcd_ttl_s(int64_t lease_ms)
 {

@@ -79,8 +79,13 @@ static bool has_job(const struct lk__etcd_session *session, const char *nonce)
 void lk__etcd_add_chore(struct lk__etcd_session *session, const struct lk__etcd_own_ticket *ticket,
                         int64_t not_before_ns)
 {
-	struct lk__etcd_job *chore = calloc(1, sizeof(*chore) + ticket->name_len);
+	struct lk__etcd_job *chore = session->chores;
 
+	while (chore && strcmp(chore->nonce, ticket->nonce) != 0)
+		chore = chore->next;
+	if (chore)
+		return;
+	chore = calloc(1, sizeof(*chore) + ticket->name_len);
 	if (!chore)
 		return; /* over the next connection */
 	chore->kind = LK__LEAVE;

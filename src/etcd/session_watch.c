@@ -3,6 +3,7 @@
  * before one of its own that has waited for a while, in case that its client has died. */
 #include "session_parts.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static bool send_create(struct lk__etcd_session *session,
@@ -111,7 +112,7 @@ static void grant(struct lk__etcd_session *session, struct lk__etcd_own_ticket *
 	};
 
 	if (ticket->created && ticket->created != letter->created)
-		return; /* of a former ticket with that nonce */
+		return;                    /* of a former ticket with that nonce */
 	ticket->granted = letter->created; /* perhaps the answer to its ask comes later */
 	ticket->count = letter->count;
 	memcpy(ticket->next, letter->next, sizeof(ticket->next));
@@ -137,6 +138,8 @@ static void read_letter(struct lk__etcd_session *session, struct lk__bytes text)
 	} else if (ticket && ticket->created == letter.created) {
 		memcpy(broken.nonce, letter.nonce, sizeof(broken.nonce));
 		lk__etcd_hear(session, &broken);
+	} else if (ticket && !ticket->created) {
+		ticket->broken = letter.created; /* perhaps the answer to its ask comes later */
 	}
 }
 
@@ -220,6 +223,21 @@ static void ended(struct lk__etcd_session *session, uint32_t watch_id)
 	lk__etcd_reask_all(session);
 }
 
+/* The mailbox cannot be watched: what waits for the set-up is refused with the server's text. */
+static void refused(struct lk__etcd_session *session, int64_t now_ns, struct lk__bytes reason)
+{
+	struct lk__etcd_outcome outcome = {.err = LK_EAUTH};
+	char text[200];
+
+	snprintf(text, sizeof(text), "%.*s", (int)(reason.len < sizeof(text) ? reason.len : 0),
+	         (const char *)reason.data);
+	outcome.text = text;
+	session->is_watching = false;
+	session->state = LK__ETCD_IDLE;
+	session->retry_ns = now_ns + LK__ETCD_CHORE_NS;
+	lk__etcd_refuse_all(session, &outcome);
+}
+
 bool lk__etcd_session_watched(struct lk__etcd_session *session, int64_t now_ns, const void *message,
                               size_t len)
 {
@@ -230,7 +248,9 @@ bool lk__etcd_session_watched(struct lk__etcd_session *session, int64_t now_ns, 
 	if (!lk__pb_read(&lk__etcd_watch_shape, message, len, &answer))
 		return false;
 	watch_id = (uint32_t)answer.watch_id;
-	if (answer.canceled) {
+	if (answer.canceled && session->state == LK__ETCD_OPENING && !watcher(session, watch_id)) {
+		refused(session, now_ns, answer.cancel_reason);
+	} else if (answer.canceled) {
 		ended(session, watch_id);
 	} else if (answer.created && watch_id == LK__ETCD_MAILBOX_WATCH &&
 	           session->state == LK__ETCD_OPENING) {

@@ -340,6 +340,19 @@ static void ended(struct ve_client *client, int at, const struct em_output *outp
 	lk__etcd_session_outcome(&client->session, ve.now_ns, made.id, &outcome);
 }
 
+/* Is the answer held back? */
+static bool keeps(const struct ve_client *client, int at, const struct em_output *output)
+{
+	if (!ve.holds_back || client->calls[at].method != LK__ETCD_CALL_TXN)
+		return false;
+	ck_assert_uint_le(output->message.len, sizeof(ve.late_bytes));
+	ve.late = *output;
+	memcpy(ve.late_bytes, output->message.data, output->message.len);
+	ve.late.message.data = ve.late_bytes;
+	ve.holds_back = false;
+	return true;
+}
+
 static void deliver(const struct em_output *output)
 {
 	struct ve_client *client = client_of(output->connection);
@@ -358,11 +371,24 @@ static void deliver(const struct em_output *output)
 	} else {
 		for (int i = 0; i < client->call_count; i++) {
 			if (client->calls[i].call == output->call) {
+				if (keeps(client, i, output))
+					return;
 				ended(client, i, output);
 				return;
 			}
 		}
 	}
+}
+
+void ve_hold_back(void)
+{
+	ve.holds_back = true;
+}
+
+void ve_let_go(void)
+{
+	deliver(&ve.late);
+	ve_settle();
 }
 
 /* When the oldest call is overdue. */

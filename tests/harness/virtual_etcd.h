@@ -49,6 +49,9 @@ struct ve {
 	uint64_t fence;                          /* of the latest hold */
 	int calls[LK__ETCD_CALL_KEEP_ALIVE + 1]; /* made, by method */
 	int holds;                               /* that began */
+	bool holds_back;                         /* the next answer to a transaction */
+	struct em_output late;                   /* which was held back */
+	char late_bytes[8192];
 };
 extern struct ve ve;
 
@@ -73,6 +76,10 @@ void ve_waits(const struct lk__op *op);
 /* The connection ends, or another one is made. */
 void ve_cut(int client);
 void ve_join(int client, int member);
+
+/* Hold the next answer to a transaction back, and let it go. */
+void ve_hold_back(void);
+void ve_let_go(void);
 
 /* Until nothing is pending at this moment. */
 void ve_settle(void);

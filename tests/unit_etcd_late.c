@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT
+ * Answers of etcd that come after something else has changed what they mean, in virtual time. */
+#include "harness/test.h"
+#include "harness/virtual_etcd.h"
+#include "etcd/session_parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct em_setup one = {.members = 1};
+
+static void holds(int client)
+{
+	struct lk__op *op = ve_acquire(client);
+
+	ve_pass(200);
+	ve_done(op, LK_OK);
+	ck_assert_int_eq(ve_state(client), LK_STATE_HELD);
+}
+
+static void releases(int client)
+{
+	struct lk__op *op = ve_release(client);
+
+	ve_pass(200);
+	ve_done(op, LK_OK);
+}
+
+static struct lk__etcd_lease *lease_of(int client, int64_t ttl_s)
+{
+	struct lk__etcd_lease *lease = ve.client[client].session.leases;
+
+	while (lease && lease->ttl_s != ttl_s)
+		lease = lease->next;
+	ck_assert(lease);
+	return lease;
+}
+
+/* The ticket was put under a lease that has ended since: it is gone, and another client holds. */
+static void lease_ends_before_the_answer(bool again)
+{
+	struct lk__wait_queue *other, *third;
+	struct lk__op *op, *op3 = NULL;
+
+	ve_start(&one, 2);
+	other = ve_open(0, "other", VE_LEASE_MS, false);
+	third = ve_open(0, "third", VE_LEASE_MS, false);
+	op = ve_acquire_of(0, other, false);
+	ve_pass(200);
+	ve_done(op, LK_OK);
+	ve_hold_back();
+	op = ve_acquire(0);
+	ve_pass(10);
+	ck_assert_int_eq(ve_tickets(), 1);
+	ve_revoke(lease_of(0, VE_LEASE_MS / 1000)->id);
+	ck_assert_int_eq(ve_tickets(), 0);
+	ve_pass(2500); /* the keep-alive shows it */
+	ck_assert_int_ne(lease_of(0, VE_LEASE_MS / 1000)->state, LK__LEASE_LIVE);
+	if (again) {
+		op3 = ve_acquire_of(0, third, false);
+		ve_pass(100);
+		ck_assert_int_eq(lease_of(0, VE_LEASE_MS / 1000)->state, LK__LEASE_LIVE);
+	}
+	holds(1);
+	ve_let_go();
+	ve_pass(100);
+	ve_waits(op);
+	ck_assert_int_eq(ve_state(1), LK_STATE_HELD);
+	releases(1);
+	ve_pass(2000);
+	ve_done(op, LK_OK);
+	releases(0);
+	if (op3) {
+		ve_done(op3, LK_OK);
+		ve_release_of(0, third);
+	}
+	ve_release_of(0, other);
+	ve_pass(1000);
+	ve_end();
+}
+
+TEST(grant_under_a_lease_that_has_ended_does_not_count)
+{
+	lease_ends_before_the_answer(false);
+}
+
+TEST(grant_under_a_lease_that_was_granted_again_does_not_count)
+{
+	lease_ends_before_the_answer(true);
+}
+
+/* The lease of an extension that failed has little time left when another one needs it. */
+TEST(extension_takes_no_lease_of_an_earlier_one)
+{
+	struct lk__op *op;
+
+	ve_start(&one, 2);
+	holds(0);
+	em_fault(ve.model, EM_BAD_TOKEN, "/etcdserverpb.KV/Txn", 0);
+	op = ve_extend(0, 20000);
+	ve_pass(200);
+	ck_assert_int_eq(op->why.err, LK_EAUTH);
+	ve_pass(18500);
+	ck_assert_int_eq(ve_state(0), LK_STATE_HELD);
+	em_fault(ve.model, EM_CUT_AFTER, "/etcdserverpb.KV/Txn", 0);
+	op = ve_extend(0, 20000);
+	ve_pass(10);
+	ck_assert(!ve.client[0].connection);
+	op = ve_acquire(1);
+	ve_pass(2500);
+	if (op->done)
+		printf("second holds, first has %lld ms\n",
+		       (long long)(lk__hold_left_ns(ve.client[0].core.all_holds, ve.now_ns) /
+		                   VE_MS));
+	ck_assert_int_eq(ve_tickets(), 2);
+}
+
+static void note_key(void *arg, const struct lk__etcd_kv *kv)
+{
+	struct lk__etcd_kv *found = arg;
+
+	if (kv->key.len > 10 && memcmp(kv->key.data, "lk/L/name/", 10) == 0)
+		*found = *kv;
+}
+
+/* A hold is broken before its client knows that it has it. */
+TEST(break_before_the_answer_counts)
+{
+	char mailbox[64], letter[64], key[128];
+	struct lk__etcd_kv kv = {0};
+	struct lk__op *op;
+
+	ve_start(&one, 2);
+	holds(0);
+	releases(0);
+	ve_hold_back();
+	op = ve_acquire(0);
+	ve_pass(10);
+	em_each_key(ve.model, note_key, &kv);
+	ck_assert_int_gt(kv.create_revision, 0);
+	snprintf(key, sizeof(key), "%.*s", (int)kv.key.len, (const char *)kv.key.data);
+	snprintf(mailbox, sizeof(mailbox), "lk/c/%s", ve.client[0].id);
+	snprintf(letter, sizeof(letter), "1 b %s %lld", key + strlen(key) - (LK__NONCE_SIZE - 1),
+	         (long long)kv.create_revision);
+	ve_delete(key);
+	ve_put(mailbox, letter);
+	ve_pass(10);
+	holds(1);
+	ve_let_go();
+	ve_pass(200);
+	ve_waits(op);
+	releases(1);
+	ve_pass(200);
+	ve_done(op, LK_OK);
+	releases(0);
+	ve_end();
+}
+
+/* Rights are taken away for two minutes. */
+TEST(refused_leave_is_repeated_by_one)
+{
+	struct lk__op *op;
+	int chores = 0;
+
+	ve_start(&one, 1);
+	holds(0);
+	em_deny(ve.model, "lk/L/");
+	op = ve_release(0);
+	ve_pass(120000);
+	(void)op;
+	for (struct lk__etcd_job *chore = ve.client[0].session.chores; chore; chore = chore->next)
+		chores++;
+	printf("chores %d calls %d core tickets %d\n", chores, ve.calls[LK__ETCD_CALL_TXN],
+	       ve.client[0].core.all_tickets != NULL);
+	ck_assert_int_le(chores, 1);
+	em_deny(ve.model, NULL);
+	ve_pass(10000);
+	ve_end();
+}
+
+/* The user may write the mailbox, and not read it. */
+TEST(mailbox_that_may_not_be_watched_is_an_error)
+{
+	struct lk__op *op;
+
+	ve_start(&one, 1);
+	ve_hold_back(); /* the answer to the set-up */
+	op = ve_acquire(0);
+	ve_pass(10);
+	em_deny(ve.model, "lk/c/");
+	ve_let_go();
+	ve_pass(1000);
+	ve_done(op, LK_EAUTH);
+	em_deny(ve.model, NULL);
+	holds(0);
+	releases(0);
+	ve_end();
+}
+
+/* Each has a lease of its own. */
+TEST(refused_set_up_leaves_nothing)
+{
+	int leases = 0;
+	ve_start(&one, 1);
+	ve.client[0].queue = ve_open(0, "name", VE_LEASE_MS, true);
+	em_deny(ve.model, "lk/");
+	for (int i = 0; i < 10; i++) {
+		struct lk__op *op = ve_acquire(0);
+		ve_pass(500);
+		ve_done(op, LK_EAUTH);
+	}
+	for (struct lk__etcd_lease *lease = ve.client[0].session.leases; lease; lease = lease->next)
+		leases += lease != ve.client[0].session.home;
+	printf("tickets %zu leases %d\n", (size_t)ve.client[0].session.tickets.count, leases);
+	ck_assert_int_eq(leases, 0);
+	ve_end();
+}
+
+/* The client itself ends what a restored store has of it. */
+TEST(restored_store_ends_a_fixed_hold)
+{
+	struct lk__op *op;
+
+	ve_start(&one, 2);
+	ve.client[0].queue = ve_open(0, "name", 60000, true);
+	holds(0);
+	op = ve_acquire(1);
+	ve_pass(1000);
+	ve_waits(op);
+	ve.client[0].session.revision += 1000;
+	ve_pass(10000);
+	ve_done(op, LK_OK);
+	ck_assert_int_eq(ve_state(0), LK_STATE_LOST);
+	ve_release(0);
+	releases(1);
+	ve_end();
+}
