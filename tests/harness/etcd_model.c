@@ -86,7 +86,6 @@ struct etcd_model *em_copy(const struct etcd_model *model)
 	if (!copy)
 		abort();
 	*copy = *model;
-	copy->scratch = NULL;
 	copy->last_taken = NULL;
 	em_store_copy(&copy->store);
 	em_vec_copy(&copy->leases);
@@ -127,7 +126,6 @@ void em_free(struct etcd_model *model)
 	free(model->answers.data);
 	free(model->names.data);
 	free(model->last_taken);
-	free(model->scratch);
 	free(model);
 }
 

@@ -181,14 +181,12 @@ void em_write_header(const struct etcd_model *model, struct lk__pb_writer *write
 	lk__pb_end(writer, begun);
 }
 
-struct lk__pb_writer em_begin(struct etcd_model *model)
+/* One answer is written at a time. */
+struct lk__pb_writer em_begin(void)
 {
+	static unsigned char answer[EM_ANSWER_MAX];
 	struct lk__pb_writer writer;
 
-	if (!model->scratch)
-		model->scratch = malloc(EM_ANSWER_MAX);
-	if (!model->scratch)
-		abort();
-	lk__pb_writer_init(&writer, model->scratch, EM_ANSWER_MAX);
+	lk__pb_writer_init(&writer, answer, sizeof(answer));
 	return writer;
 }

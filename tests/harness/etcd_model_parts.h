@@ -319,7 +319,6 @@ struct etcd_model {
 	struct em_vec names; /* bytes */
 	size_t taken;        /* answers */
 	void *last_taken;
-	unsigned char *scratch; /* an answer that is being written */
 	int lessor;             /* the member that renews, during a keep-alive */
 };
 
@@ -332,7 +331,7 @@ void em_write_header(const struct etcd_model *model, struct lk__pb_writer *write
  */
 
 /* Begin to write an answer. */
-struct lk__pb_writer em_begin(struct etcd_model *model);
+struct lk__pb_writer em_begin(void);
 void em_answer_message(struct etcd_model *model, uint64_t connection, uint64_t call,
                        const struct lk__pb_writer *writer, bool ends);
 void em_answer_status(struct etcd_model *model, uint64_t connection, uint64_t call,

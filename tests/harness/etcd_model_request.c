@@ -350,7 +350,7 @@ static enum em_error serve(struct etcd_model *model, const struct em_request *re
 /* Serve a request.  True: it is over, though its answer may be an error. */
 static bool try_one(struct etcd_model *model, struct em_request *request)
 {
-	struct lk__pb_writer writer = em_begin(model);
+	struct lk__pb_writer writer = em_begin();
 	enum em_needs needs =
 		request->method->needs((struct lk__bytes){request->message, request->len});
 	enum em_error error = can_serve(model, request, needs);

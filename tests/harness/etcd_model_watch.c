@@ -21,7 +21,7 @@ static struct lk__bytes name_of(const struct etcd_model *model, struct em_span s
 static void control(struct etcd_model *model, const struct em_stream *stream, int64_t id,
                     bool created, bool cancelled, int64_t compacted, const char *reason)
 {
-	struct lk__pb_writer writer = em_begin(model);
+	struct lk__pb_writer writer = em_begin();
 
 	em_write_header(model, &writer, stream->member,
 	                compacted ? 0 : em_member_revision(model, stream->member));
@@ -56,7 +56,7 @@ static void send_events(struct etcd_model *model, struct em_watcher *watcher, in
 {
 	const struct em_store *store = &model->store;
 	const struct em_stream *stream = em_stream_find(model, watcher->stream);
-	struct lk__pb_writer writer = em_begin(model);
+	struct lk__pb_writer writer = em_begin();
 	bool has_events = false;
 
 	em_write_header(model, &writer, watcher->member, revision);
