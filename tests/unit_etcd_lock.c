@@ -120,6 +120,31 @@ TEST(waiters_get_the_lock_in_their_order)
 	ve_end();
 }
 
+/* Each byte of its name is three in a key. */
+TEST(longest_name_is_locked_and_handed_on)
+{
+	char name[LK_NAME_MAX + 1];
+	struct lk__op *op;
+
+	memset(name, '/', LK_NAME_MAX);
+	name[LK_NAME_MAX] = '\0';
+	ve_start(&one, 3);
+	for (int i = 0; i < 3; i++)
+		ve.client[i].queue = ve_open(i, name, VE_LEASE_MS, false);
+	holds(0);
+	for (int i = 1; i < 3; i++) {
+		op = ve_acquire(i);
+		ve_pass(200);
+		ck_assert(!op->done);
+	}
+	ve_pass(VE_LEASE_MS);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(ve_state(i), LK_STATE_HELD);
+		releases(i);
+	}
+	ve_end();
+}
+
 TEST(waiter_that_gives_up_is_skipped)
 {
 	struct lk__op *second, *third;

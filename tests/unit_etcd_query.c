@@ -18,12 +18,12 @@ static const struct em_setup one = {.members = 1};
 static struct {
 	struct lk__query *query;
 	struct lk__op *op;
+	struct lk__names names;
+	lk_party party;
 	union {
 		struct lk__listing listing;
 		char memory[sizeof(struct lk__listing) + ROOM * sizeof(struct lk__entry)];
 	} shown;
-	struct lk__names names;
-	lk_party party;
 } asked;
 
 static void holds(int client)

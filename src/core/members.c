@@ -461,7 +461,7 @@ bool lk__quorum_misfits(const struct lk__core *core, struct lk__why *why)
 lk_err lk__quorum_explain(const struct lk__core *core, struct lk__why *why)
 {
 	const struct lk__quorum *quorum = core->quorum;
-	struct reason reasons[LK__SERVERS_MAX] = {{NULL}};
+	struct reason reasons[LK__SERVERS_MAX] = {0};
 	unsigned count = explain_all(core, reasons);
 
 	if (lk__quorum_misfits(core, why))

@@ -8,7 +8,7 @@
 #define LK__ETCD_NEVER INT64_MAX
 #define LK__ETCD_MAILBOX_WATCH 1
 #define LK__ETCD_CHORE_NS INT64_C(1000000000) /* after a refusal */
-#define LK__ETCD_MESSAGE_MAX (LK__ETCD_TEXT_MAX + 2048)
+#define LK__ETCD_MESSAGE_MAX (2 * LK__ETCD_TEXT_MAX + 2048) /* some texts are in it twice */
 
 /* A request of the core. */
 struct lk__etcd_job {

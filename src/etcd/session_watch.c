@@ -9,7 +9,7 @@
 static bool send_create(struct lk__etcd_session *session,
                         const struct lk__etcd_watch_create *create)
 {
-	char bytes[LK__ETCD_KEY_MAX + 256];
+	char bytes[2 * LK__ETCD_KEY_MAX + 256];
 	struct lk__pb_writer writer;
 
 	lk__pb_writer_init(&writer, bytes, sizeof(bytes));
