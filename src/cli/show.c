@@ -184,7 +184,9 @@ static lk_err show_all(lk_client *client, const struct options *options, struct 
 	if (err == LK_OK)
 		err = show_names(client, options, &names, look);
 	else if (err == LK_EAUTH)
-		say("cannot list names: grant +scan (%s)", lk_errmsg());
+		say(strstr(lk_errmsg(), "scan") ? "cannot list names: grant +scan (%s)"
+		                                : "cannot list names: %s",
+		    lk_errmsg());
 	for (size_t i = 0; i < names.count; i++)
 		free(names.all[i].bytes);
 	free(names.all);
