@@ -294,6 +294,21 @@ TEST(reclaim_that_fails_still_drops_expired_holds)
 	contract_stop();
 }
 
+/* The ends vanish with it; in a slot that moves, a key that the run has removed is not used again. */
+TEST(reclaim_that_fails_drops_the_last_hold_that_has_expired)
+{
+	start();
+	SAYS("held 5 1700000000000000 0", RECLAIM(A, "5", "1"));
+	SAYS("1", "ZADD", QUEUE, "1700000000000000", E);
+	contract_at(700);
+	SAYS("gone", RECLAIM(B, "7", "3"));
+	ck_assert(contract_moved());
+	SAYS("0", "HGET", STATE, "used");
+	SAYS("0", "EXISTS", ENDS);
+	SAYS("60000", "PTTL", STATE);
+	contract_stop();
+}
+
 TEST(nothing_is_taken_back_after_the_grace)
 {
 	start();

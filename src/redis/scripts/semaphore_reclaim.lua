@@ -73,11 +73,8 @@ for skip = 0, (PAGES_MAX - 1) * PAGE, PAGE do
 end
 
 if not mine and free < permits then
-	local left = redis.call('ZCARD', ENDS) - #over - (held and 1 or 0)
 	if held then drop(ticket, held) end
 	for _, hold in ipairs(over) do drop(hold[1], hold[2]) end
-	-- A key that this run has deleted is not used again.
-	if left <= 0 then alone, first, latest_us = true, nil, now end
 	write()
 	return {'gone'}
 end
