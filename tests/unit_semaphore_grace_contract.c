@@ -294,7 +294,7 @@ TEST(reclaim_that_fails_still_drops_expired_holds)
 	contract_stop();
 }
 
-/* The ends vanish with it; in a slot that moves, a key that the run has removed is not used again. */
+/* The ends vanish with it.  In a slot that moves, a key that the run has removed is not used. */
 TEST(reclaim_that_fails_drops_the_last_hold_that_has_expired)
 {
 	start();
