@@ -52,6 +52,31 @@ static void add_and_remove(int kinds)
 	lk__table_fini(&table);
 }
 
+/* Each once, although each is removed as it comes. */
+static void go_through(int kinds)
+{
+	struct lk__node *node, *next;
+	struct lk__table table;
+	int count = 0;
+
+	ck_assert(lk__table_init(&table));
+	ck_assert_ptr_null(lk__table_each(&table, NULL));
+	for (int i = 0; i < ITEMS; i++) {
+		items[i].number = i;
+		lk__table_add(&table, &items[i].node, hash_of(i, kinds));
+	}
+	for (node = lk__table_each(&table, NULL); node; node = next) {
+		next = lk__table_each(&table, node);
+		ck_assert_int_ge(((struct item *)node)->number, 0);
+		((struct item *)node)->number = -1;
+		lk__table_remove(&table, node);
+		count++;
+	}
+	ck_assert_int_eq(count, ITEMS);
+	ck_assert_uint_eq(table.count, 0);
+	lk__table_fini(&table);
+}
+
 TEST(table_finds_what_it_has)
 {
 	add_and_remove(ITEMS);
@@ -60,6 +85,13 @@ TEST(table_finds_what_it_has)
 TEST(table_finds_among_equal_hashes)
 {
 	add_and_remove(3);
+}
+
+TEST(table_has_each_once)
+{
+	go_through(ITEMS);
+	go_through(3);
+	go_through(1);
 }
 
 TEST(hash_spreads_names_over_low_bits)

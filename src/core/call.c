@@ -287,18 +287,17 @@ void lk__core_thread_ended(struct lk__core *core, int64_t now_ns, uint64_t owner
 
 void lk__core_close(struct lk__core *core, int64_t now_ns)
 {
+	struct lk__node *node = NULL;
+
 	core->closing = true;
-	for (size_t i = 0; i < core->names.size; i++) {
-		struct lk__node *node = core->names.buckets[i];
-		for (; node; node = node->next) {
-			struct lk__wait_queue *queue = ((struct lk__name *)node)->queues, *next;
-			for (; queue; queue = next) {
-				queue->refs++; /* its last wait may drop the last reference */
-				while (queue->first)
-					lk__core_give_up(core, now_ns, queue->first, LK_ECLOSED);
-				next = queue->next;
-				lk__wait_queue_close(core, queue);
-			}
+	while ((node = lk__table_each(&core->names, node))) {
+		struct lk__wait_queue *queue = ((struct lk__name *)node)->queues, *next;
+		for (; queue; queue = next) {
+			queue->refs++; /* its last wait may drop the last reference */
+			while (queue->first)
+				lk__core_give_up(core, now_ns, queue->first, LK_ECLOSED);
+			next = queue->next;
+			lk__wait_queue_close(core, queue);
 		}
 	}
 	lk__latches_end(core, NULL, now_ns, &(struct lk__why){LK_ECLOSED, "the client was closed"});

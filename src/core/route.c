@@ -154,19 +154,17 @@ static struct lk__session *home_of(const struct lk__core *core, const struct lk_
 static void settle(struct lk__core *core, int64_t now_ns)
 {
 	struct lk__ticket *ticket = core->all_tickets, *next;
+	struct lk__node *node = NULL;
 
-	for (size_t i = 0; i < core->names.size; i++) {
-		struct lk__node *node = core->names.buckets[i];
-		for (; node; node = node->next) {
-			struct lk__name *name = (struct lk__name *)node;
-			struct lk__session *session = home_of(core, name);
-			if (name->session == session)
-				continue;
-			lk__inbox_close(core, name);
-			if (name->latch)
-				lk__latch_move(core, name->latch, session);
-			name->session = session;
-		}
+	while ((node = lk__table_each(&core->names, node))) {
+		struct lk__name *name = (struct lk__name *)node;
+		struct lk__session *session = home_of(core, name);
+		if (name->session == session)
+			continue;
+		lk__inbox_close(core, name);
+		if (name->latch)
+			lk__latch_move(core, name->latch, session);
+		name->session = session;
 	}
 	for (; ticket; ticket = next) {
 		next = ticket->next;

@@ -84,6 +84,16 @@ struct lk__node *lk__table_next(const struct lk__node *node)
 	return next;
 }
 
+struct lk__node *lk__table_each(const struct lk__table *table, const struct lk__node *node)
+{
+	size_t i = node ? (node->hash & (table->size - 1)) + 1 : 0;
+	struct lk__node *next = node ? node->next : NULL;
+
+	for (; !next && i < table->size; i++)
+		next = table->buckets[i];
+	return next;
+}
+
 /* FNV-1a, finished as in splitmix64 so that the low bits are good, too. */
 uint64_t lk__hash(const void *bytes, size_t len, uint64_t seed)
 {

@@ -25,6 +25,9 @@ void lk__table_remove(struct lk__table *table, struct lk__node *node);
 /* The first node with this hash, then the next: the caller compares the keys. */
 struct lk__node *lk__table_first(const struct lk__table *table, uint64_t hash);
 struct lk__node *lk__table_next(const struct lk__node *node);
+/* The node after this one, of all in any order: NULL = the first; NULL after the last.  To remove
+ * one, get the next one first. */
+struct lk__node *lk__table_each(const struct lk__table *table, const struct lk__node *node);
 
 uint64_t lk__hash(const void *bytes, size_t len, uint64_t seed);
 

@@ -107,21 +107,18 @@ void lk__etcd_session_up(struct lk__etcd_session *session, int64_t now_ns)
 
 void lk__etcd_session_down(struct lk__etcd_session *session)
 {
+	struct lk__etcd_own_ticket *ticket = NULL;
+
 	session->state = LK__ETCD_DOWN;
 	drop_jobs(session);
 	drop_calls(session);
 	drop_messages(session); /* the core asks for everything again */
-	for (size_t i = 0; i < session->tickets.size; i++) {
-		struct lk__node *node = session->tickets.buckets[i];
-
-		for (; node; node = node->next) {
-			struct lk__etcd_own_ticket *ticket = (struct lk__etcd_own_ticket *)node;
-			ticket->busy = NULL;
-			ticket->watch_id = ticket->wanted_id = 0;
-			if (ticket->is_moving) /* or it was moved */
-				ticket->is_under_another = true;
-			ticket->is_moving = false;
-		}
+	while ((ticket = lk__etcd_each(session, ticket))) {
+		ticket->busy = NULL;
+		ticket->watch_id = ticket->wanted_id = 0;
+		if (ticket->is_moving) /* or it was moved */
+			ticket->is_under_another = true;
+		ticket->is_moving = false;
 	}
 	lk__etcd_remove_unknown(session);
 	for (struct lk__etcd_lease *lease = session->leases; lease; lease = lease->next)

@@ -140,6 +140,7 @@ static void begin_again(struct lk__etcd_session *session, struct lk__etcd_own_ti
 void lk__etcd_lease_over(struct lk__etcd_session *session, struct lk__etcd_lease *lease)
 {
 	const struct lk__answer gone = {.kind = LK__GONE};
+	struct lk__etcd_own_ticket *ticket, *next;
 
 	lease->state = LK__LEASE_NEW;
 	for (struct lk__etcd_job *job = session->jobs; job; job = job->next) {
@@ -149,15 +150,10 @@ void lk__etcd_lease_over(struct lk__etcd_session *session, struct lk__etcd_lease
 		if (job->kind != LK__ASK) /* that puts its ticket anew */
 			lk__etcd_done(job, &gone);
 	}
-	for (size_t i = 0; i < session->tickets.size; i++) {
-		struct lk__node *node = session->tickets.buckets[i];
-
-		while (node) {
-			struct lk__etcd_own_ticket *ticket = (struct lk__etcd_own_ticket *)node;
-			node = node->next;
-			if (ticket->lease == lease)
-				begin_again(session, ticket);
-		}
+	for (ticket = lk__etcd_each(session, NULL); ticket; ticket = next) {
+		next = lk__etcd_each(session, ticket);
+		if (ticket->lease == lease)
+			begin_again(session, ticket);
 	}
 	if (lease == session->home)
 		lk__etcd_set_up_again(session);
@@ -307,16 +303,11 @@ void lk__etcd_renew(struct lk__etcd_session *session, int64_t now_ns, struct lk_
 
 static bool waits(const struct lk__etcd_session *session, const struct lk__etcd_lease *lease)
 {
-	for (size_t i = 0; i < session->tickets.size; i++) {
-		const struct lk__node *node = session->tickets.buckets[i];
+	const struct lk__etcd_own_ticket *ticket = NULL;
 
-		for (; node; node = node->next) {
-			const struct lk__etcd_own_ticket *ticket =
-				(const struct lk__etcd_own_ticket *)node;
-			if (ticket->lease == lease && ticket->is_waiting)
-				return true;
-		}
-	}
+	while ((ticket = lk__etcd_each(session, ticket)))
+		if (ticket->lease == lease && ticket->is_waiting)
+			return true;
 	return false;
 }
 
@@ -371,21 +362,13 @@ static void renewed(struct lk__etcd_session *session, int64_t now_ns, struct lk_
 }
 
 /* Those that do not renew now would believe in their hold. */
-static void tell_holders(struct lk__etcd_session *session, const struct lk__etcd_lease *lease)
+static void notify_holders(struct lk__etcd_session *session, const struct lk__etcd_lease *lease)
 {
-	for (size_t i = 0; i < session->tickets.size; i++) {
-		struct lk__node *node = session->tickets.buckets[i];
+	const struct lk__etcd_own_ticket *ticket = NULL;
 
-		for (; node; node = node->next) {
-			const struct lk__etcd_own_ticket *ticket =
-				(const struct lk__etcd_own_ticket *)node;
-			struct lk__message message = {.kind = LK__TAKEN};
-			if (ticket->lease != lease || !ticket->created || ticket->is_waiting)
-				continue;
-			memcpy(message.nonce, ticket->nonce, sizeof(message.nonce));
-			lk__etcd_hear(session, &message);
-		}
-	}
+	while ((ticket = lk__etcd_each(session, ticket)))
+		if (ticket->lease == lease && ticket->created && !ticket->is_waiting)
+			lk__etcd_hear_of(session, ticket, LK__TAKEN);
 }
 
 /* An earlier state of the store was restored.  What it has of this client would live for as long as
@@ -397,7 +380,7 @@ static void begin_anew(struct lk__etcd_session *session)
 		if (lease->state != LK__LEASE_LIVE)
 			continue;
 		revoke(session, lease);
-		tell_holders(session, lease);
+		notify_holders(session, lease);
 		lk__etcd_lease_over(session, lease);
 	}
 }

@@ -7,7 +7,7 @@
 
 #define LK__ETCD_NEVER INT64_MAX
 #define LK__ETCD_MAILBOX_WATCH 1
-#define LK__ETCD_CHORE_NS INT64_C(1000000000) /* after a refusal */
+#define LK__ETCD_CHORE_NS INT64_C(1000000000)               /* after a refusal */
 #define LK__ETCD_MESSAGE_MAX (2 * LK__ETCD_TEXT_MAX + 2048) /* some texts are in it twice */
 
 /* A request of the core. */
@@ -125,6 +125,9 @@ void lk__etcd_set_up_again(struct lk__etcd_session *session);
 /* session_tickets.c */
 struct lk__etcd_own_ticket *lk__etcd_find(const struct lk__etcd_session *session,
                                           const char *nonce);
+/* The next one of all: see lk__table_each(). */
+struct lk__etcd_own_ticket *lk__etcd_each(const struct lk__etcd_session *session,
+                                          const struct lk__etcd_own_ticket *ticket);
 struct lk__etcd_own_ticket *lk__etcd_add(struct lk__etcd_session *session,
                                          const struct lk__etcd_job *job);
 /* Leave for the ticket, or for each one that was left, without a confirmation so far. */
@@ -138,6 +141,9 @@ void lk__etcd_remove(struct lk__etcd_session *session, struct lk__etcd_own_ticke
 void lk__etcd_reask(struct lk__etcd_session *session, const struct lk__etcd_own_ticket *ticket);
 void lk__etcd_reask_all(struct lk__etcd_session *session);
 void lk__etcd_hear(struct lk__etcd_session *session, const struct lk__message *message);
+/* The same, of what says no more than its kind. */
+void lk__etcd_hear_of(struct lk__etcd_session *session, const struct lk__etcd_own_ticket *ticket,
+                      enum lk__message_kind kind);
 
 /* session_watch.c */
 bool lk__etcd_watch_mailbox(struct lk__etcd_session *session);

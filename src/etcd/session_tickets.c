@@ -39,6 +39,13 @@ struct lk__etcd_own_ticket *lk__etcd_add(struct lk__etcd_session *session,
 	return ticket;
 }
 
+struct lk__etcd_own_ticket *lk__etcd_each(const struct lk__etcd_session *session,
+                                          const struct lk__etcd_own_ticket *ticket)
+{
+	return (struct lk__etcd_own_ticket *)lk__table_each(&session->tickets,
+	                                                    ticket ? &ticket->node : NULL);
+}
+
 void lk__etcd_remove(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket)
 {
 	lk__table_remove(&session->tickets, &ticket->node);
@@ -56,15 +63,12 @@ void lk__etcd_remove(struct lk__etcd_session *session, struct lk__etcd_own_ticke
 
 void lk__etcd_remove_unknown(struct lk__etcd_session *session)
 {
-	for (size_t i = 0; i < session->tickets.size; i++) {
-		struct lk__node *node = session->tickets.buckets[i];
+	struct lk__etcd_own_ticket *ticket, *next;
 
-		while (node) {
-			struct lk__etcd_own_ticket *ticket = (struct lk__etcd_own_ticket *)node;
-			node = node->next;
-			if (!ticket->created && !ticket->is_leaving)
-				lk__etcd_remove(session, ticket);
-		}
+	for (ticket = lk__etcd_each(session, NULL); ticket; ticket = next) {
+		next = lk__etcd_each(session, ticket);
+		if (!ticket->created && !ticket->is_leaving)
+			lk__etcd_remove(session, ticket);
 	}
 }
 
@@ -100,16 +104,11 @@ void lk__etcd_add_chore(struct lk__etcd_session *session, const struct lk__etcd_
 
 void lk__etcd_add_chores(struct lk__etcd_session *session)
 {
-	for (size_t i = 0; i < session->tickets.size; i++) {
-		const struct lk__node *node = session->tickets.buckets[i];
+	const struct lk__etcd_own_ticket *ticket = NULL;
 
-		for (; node; node = node->next) {
-			const struct lk__etcd_own_ticket *ticket =
-				(const struct lk__etcd_own_ticket *)node;
-			if (ticket->is_leaving && !ticket->busy && !has_job(session, ticket->nonce))
-				lk__etcd_add_chore(session, ticket, 0);
-		}
-	}
+	while ((ticket = lk__etcd_each(session, ticket)))
+		if (ticket->is_leaving && !ticket->busy && !has_job(session, ticket->nonce))
+			lk__etcd_add_chore(session, ticket, 0);
 }
 
 void lk__etcd_hear(struct lk__etcd_session *session, const struct lk__message *message)
@@ -123,24 +122,25 @@ void lk__etcd_hear(struct lk__etcd_session *session, const struct lk__message *m
 	session->heard_end = &heard->next;
 }
 
-void lk__etcd_reask(struct lk__etcd_session *session, const struct lk__etcd_own_ticket *ticket)
+void lk__etcd_hear_of(struct lk__etcd_session *session, const struct lk__etcd_own_ticket *ticket,
+                      enum lk__message_kind kind)
 {
-	struct lk__message message = {.kind = LK__REASK};
+	struct lk__message message = {.kind = kind};
 
 	memcpy(message.nonce, ticket->nonce, sizeof(message.nonce));
 	lk__etcd_hear(session, &message);
 }
 
+void lk__etcd_reask(struct lk__etcd_session *session, const struct lk__etcd_own_ticket *ticket)
+{
+	lk__etcd_hear_of(session, ticket, LK__REASK);
+}
+
 void lk__etcd_reask_all(struct lk__etcd_session *session)
 {
-	for (size_t i = 0; i < session->tickets.size; i++) {
-		struct lk__node *node = session->tickets.buckets[i];
+	const struct lk__etcd_own_ticket *ticket = NULL;
 
-		for (; node; node = node->next) {
-			const struct lk__etcd_own_ticket *ticket =
-				(const struct lk__etcd_own_ticket *)node;
-			if (ticket->is_waiting)
-				lk__etcd_reask(session, ticket);
-		}
-	}
+	while ((ticket = lk__etcd_each(session, ticket)))
+		if (ticket->is_waiting)
+			lk__etcd_reask(session, ticket);
 }

@@ -128,7 +128,6 @@ static void read_letter(struct lk__etcd_session *session, struct lk__bytes text)
 {
 	struct lk__etcd_letter letter;
 	struct lk__etcd_own_ticket *ticket;
-	struct lk__message broken = {.kind = LK__BROKEN};
 
 	if (!lk__etcd_letter_read(&letter, text) || letter.kind == LK__LETTER_NONE)
 		return;
@@ -136,8 +135,7 @@ static void read_letter(struct lk__etcd_session *session, struct lk__bytes text)
 	if (ticket && letter.kind == LK__LETTER_GRANT) {
 		grant(session, ticket, &letter);
 	} else if (ticket && ticket->created == letter.created) {
-		memcpy(broken.nonce, letter.nonce, sizeof(broken.nonce));
-		lk__etcd_hear(session, &broken);
+		lk__etcd_hear_of(session, ticket, LK__BROKEN);
 	} else if (ticket && !ticket->created) {
 		ticket->broken = letter.created; /* perhaps the answer to its ask comes later */
 	}
@@ -147,16 +145,12 @@ static void read_letter(struct lk__etcd_session *session, struct lk__bytes text)
 static struct lk__etcd_own_ticket *watcher(const struct lk__etcd_session *session,
                                            uint32_t watch_id)
 {
-	for (size_t i = 0; i < session->tickets.size; i++) {
-		struct lk__node *node = session->tickets.buckets[i];
+	struct lk__etcd_own_ticket *ticket = NULL;
 
-		for (; node; node = node->next) {
-			struct lk__etcd_own_ticket *ticket = (struct lk__etcd_own_ticket *)node;
-			if (ticket->watch_id == watch_id || ticket->wanted_id == watch_id)
-				return ticket;
-		}
-	}
-	return NULL;
+	while ((ticket = lk__etcd_each(session, ticket)))
+		if (ticket->watch_id == watch_id || ticket->wanted_id == watch_id)
+			break;
+	return ticket;
 }
 
 static void before_is_gone(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket)
@@ -168,11 +162,8 @@ static void before_is_gone(struct lk__etcd_session *session, struct lk__etcd_own
 /* One is enough: the next renewal counts those that wait. */
 static void wanted(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket)
 {
-	struct lk__message message = {.kind = LK__WANTED};
-
 	lk__etcd_unwatch_wanted(session, ticket);
-	memcpy(message.nonce, ticket->nonce, sizeof(message.nonce));
-	lk__etcd_hear(session, &message);
+	lk__etcd_hear_of(session, ticket, LK__WANTED);
 }
 
 /* Its own ticket may be put again, under another lease. */
