@@ -16,7 +16,6 @@
 #include "base/url.h"
 
 #define LK__CLIENT_ID_SIZE 23
-#define LK__GUARD_KEY_MAX 1664
 #define LK__TOPIC_MAX (3 * LK_NAME_MAX + 64) /* with its NUL */
 
 enum lk__side { LK__RESPONSES, LK__MESSAGES };
@@ -84,7 +83,7 @@ struct lk__store_ops {
 	/* The key of a lock's ticket, whose creation is fence / fences; NUL-ended, and returns its
 	 * length.  NULL: there is none that the user's own transactions can compare. */
 	size_t (*guard_key)(const struct lk__store *store, const char *name, size_t len,
-	                    const char *nonce, char key[LK__GUARD_KEY_MAX]);
+	                    const char *nonce, char key[LK_GUARD_KEY_SIZE]);
 	/* The link for requests about that name, less than store->links. */
 	unsigned (*route)(const struct lk__store *store, const char *name, size_t len);
 

@@ -8,7 +8,7 @@ lk_err lk_lock_guard_key(lk_lock *lock, char *key, size_t size)
 {
 	struct lk__handle *handle = (struct lk__handle *)lock;
 	const struct lk__store_ops *ops;
-	char made[LK__GUARD_KEY_MAX], nonce[LK__NONCE_SIZE] = "";
+	char made[LK_GUARD_KEY_SIZE], nonce[LK__NONCE_SIZE] = "";
 	lk_hold hold;
 	size_t len;
 	lk_err err;

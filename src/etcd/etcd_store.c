@@ -78,12 +78,12 @@ static bool inbox_of(const struct lk__store *store, const char *name, size_t len
 }
 
 static size_t guard_key(const struct lk__store *store, const char *name, size_t len,
-                        const char *nonce, char key[LK__GUARD_KEY_MAX])
+                        const char *nonce, char key[LK_GUARD_KEY_SIZE])
 {
 	const struct lk__etcd *etcd = (const struct lk__etcd *)store;
 	char queue[LK__ETCD_KEY_MAX];
 
-	_Static_assert(LK__ETCD_KEY_MAX <= LK__GUARD_KEY_MAX, "a key fits");
+	_Static_assert(LK__ETCD_KEY_MAX <= LK_GUARD_KEY_SIZE, "a key fits");
 	lk__etcd_queue_key(queue, etcd->target->prefix, LK__ETCD_LOCK, name, len);
 	return lk__etcd_ticket_key(key, queue, etcd->client, nonce);
 }
