@@ -288,3 +288,20 @@ void lk__queries_fini(struct lk__core *core)
 		discard(query);
 	}
 }
+
+/* ---- A list of names ---------------------------------------------------------------------- */
+
+bool lk__names_grow(struct lk__names *names)
+{
+	size_t cap = names->cap ? names->cap * 2 : 64;
+	struct lk__listed_name **list;
+
+	if (names->count < names->cap)
+		return true;
+	list = realloc(names->list, cap * sizeof(struct lk__listed_name *));
+	if (!list)
+		return false;
+	names->list = list;
+	names->cap = cap;
+	return true;
+}

@@ -194,6 +194,9 @@ struct lk__names {
 	} * *list;
 };
 
+/* Make room for one more name.  False when out of memory. */
+bool lk__names_grow(struct lk__names *names);
+
 #define LK__PLACE_TEXT (LK_HOST_SIZE + 16) /* "[host]:port" with its NUL */
 
 /* The address of a server, as a sentinel or a node names it. */

@@ -148,28 +148,13 @@ bool lk__etcd_see_kind(const void *answer, size_t len, lk_kind *kind)
 	return true;
 }
 
-static bool make_room(struct lk__names *names)
-{
-	size_t cap = names->cap ? names->cap * 2 : 64;
-	struct lk__listed_name **list;
-
-	if (names->count < names->cap)
-		return true;
-	list = realloc(names->list, cap * sizeof(struct lk__listed_name *));
-	if (!list)
-		return false;
-	names->list = list;
-	names->cap = cap;
-	return true;
-}
-
 /* Add the name that is encoded there, unless it was added last.  False when out of memory. */
 static bool add_name(struct lk__names *names, const char *text, size_t len)
 {
 	struct lk__listed_name *name = malloc(sizeof(*name) + len + 1);
 	const struct lk__listed_name *last = names->count ? names->list[names->count - 1] : NULL;
 
-	if (!name || !make_room(names)) {
+	if (!name || !lk__names_grow(names)) {
 		free(name);
 		return false;
 	}

@@ -7,21 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool room_for_name(struct lk__names *names)
-{
-	size_t cap = names->cap ? names->cap * 2 : 64;
-	struct lk__listed_name **list;
-
-	if (names->count < names->cap)
-		return true;
-	list = realloc(names->list, cap * sizeof(struct lk__listed_name *));
-	if (!list)
-		return false;
-	names->list = list;
-	names->cap = cap;
-	return true;
-}
-
 /* Add the name in prefix:{name} or prefix:{name}:q; skips other keys, which never exist without one
  * of these.  False when out of memory. */
 static bool add_name(struct lk__names *names, const struct lk__space *space,
@@ -36,7 +21,7 @@ static bool add_name(struct lk__names *names, const struct lk__space *space,
 		return true;
 	if (strcmp(end + 1, "") != 0 && strcmp(end + 1, ":q") != 0)
 		return true;
-	if (!room_for_name(names) || !(name = malloc(sizeof(*name) + key->len + 1)))
+	if (!lk__names_grow(names) || !(name = malloc(sizeof(*name) + key->len + 1)))
 		return false;
 	if (lk__name_decode(name->bytes, &name->len, key->str + head,
 	                    (size_t)(end - key->str) - head))
