@@ -29,7 +29,7 @@ struct lk__etcd_job {
 	uint8_t noun;    /* lk_kind */
 	bool is_serving; /* LK__BREAK: without a subject */
 	bool is_mute;    /* the same: the holder cannot be notified */
-	size_t holders, waiters;
+	size_t waiters;
 	char *text;  /* LK__SHOW: the nonce; LK__INTRODUCE: the details; else the subject */
 	char *reply; /* etcd's answer; LK__BREAK: which ticket is the first */
 	size_t reply_len;

@@ -35,7 +35,6 @@ bool lk__etcd_keep_query(struct lk__etcd_job *job, const struct lk__request *req
 	const char *kept = details->subject;
 
 	job->noun = request->noun;
-	job->holders = details->holders;
 	job->waiters = details->waiters;
 	if (request->kind == LK__SHOW)
 		kept = request->ticket.nonce;

@@ -3,7 +3,6 @@
  * before one of its own that has waited for a while, in case that its client has died. */
 #include "session_parts.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static bool send_create(struct lk__etcd_session *session,
@@ -217,12 +216,10 @@ static void ended(struct lk__etcd_session *session, uint32_t watch_id)
 /* The mailbox cannot be watched: what waits for the set-up is refused with the server's text. */
 static void refused(struct lk__etcd_session *session, int64_t now_ns, struct lk__bytes reason)
 {
-	struct lk__etcd_outcome outcome = {.err = LK_EAUTH};
 	char text[200];
+	const struct lk__etcd_outcome outcome = {.err = LK_EAUTH, .text = text};
 
-	snprintf(text, sizeof(text), "%.*s", (int)(reason.len < sizeof(text) ? reason.len : 0),
-	         (const char *)reason.data);
-	outcome.text = text;
+	lk__escape(text, sizeof(text), reason.data, reason.len);
 	session->is_watching = false;
 	session->state = LK__ETCD_IDLE;
 	session->retry_ns = now_ns + LK__ETCD_CHORE_NS;
