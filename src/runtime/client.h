@@ -251,6 +251,11 @@ void lk__connection_use(struct lk__connection *connection);
 void lk__connection_leave(struct lk__connection *connection);
 /* The oldest request in flight, which is none any more; NULL = there was none.  _locked */
 struct lk__pending *lk__connection_take_sent(struct lk__connection *connection);
+#define LK__LINK_FDS 2 /* of each link in poll(), by enum lk__side */
+/* Read the responses and messages of a link that poll() has found, and leave its connection, NULL =
+ * none.  Releases the mutex meanwhile.  _locked */
+void lk__link_serve(struct lk__link *link, struct lk__connection *connection,
+                    const struct pollfd fds[LK__LINK_FDS]);
 /* Drop a connection (NULL = none) that no thread uses and the core has forgotten. */
 void lk__connection_drop(struct lk__connection *connection);
 /* The connection is unusable from now on.  _locked */
@@ -344,12 +349,6 @@ void lk__messages_to_loop(struct lk__link *link);
 /* ---- poller.c: the thread that polls the links of a quorum ------------------------------------
  */
 
-#define LK__LINK_FDS 2 /* of each link in poll(), by enum lk__side */
-
-/* Read the responses and messages of a link that poll() has found, and leave its connection, NULL =
- * none.  Releases the mutex meanwhile.  _locked */
-void lk__link_serve(struct lk__link *link, struct lk__connection *connection,
-                    const struct pollfd fds[LK__LINK_FDS]);
 /* Let the call's thread poll all links itself, until its op is due, an event or a wake.  False when
  * it should park.  Releases the mutex meanwhile.  _locked */
 bool lk__poller_wait(struct lk_client *client, struct lk__call *call, int64_t now_ns);

@@ -138,6 +138,21 @@ void lk__link_overdue(struct lk__link *link)
 	lk__link_broken(link, link->connection, &why);
 }
 
+/* ---- Receive ------------------------------------------------------------------------------ */
+
+void lk__link_serve(struct lk__link *link, struct lk__connection *connection,
+                    const struct pollfd fds[LK__LINK_FDS])
+{
+	if (!connection)
+		return;
+	if (fds[LK__MESSAGES].revents && !connection->broken && !connection->hearing &&
+	    !link->listener.is_caller)
+		lk__messages_read(link, connection);
+	if (fds[LK__RESPONSES].revents && !connection->broken && !connection->reading)
+		lk__reader_read(link, connection, NULL, lk__now_ns());
+	lk__connection_leave(connection);
+}
+
 /* ---- Send --------------------------------------------------------------------------------- */
 
 static void append_sent(struct lk__connection *connection, struct lk__pending *pending)

@@ -17,21 +17,6 @@
 #define SPARED_MS 100             /* a response that decides nothing is read by then */
 #define POLL_MAX_MS 1000000
 
-/* ---- A link in poll() ---------------------------------------------------------------------- */
-
-void lk__link_serve(struct lk__link *link, struct lk__connection *connection,
-                    const struct pollfd fds[LK__LINK_FDS])
-{
-	if (!connection)
-		return;
-	if (fds[LK__MESSAGES].revents && !connection->broken && !connection->hearing &&
-	    !link->listener.is_caller)
-		lk__messages_read(link, connection);
-	if (fds[LK__RESPONSES].revents && !connection->broken && !connection->reading)
-		lk__reader_read(link, connection, NULL, lk__now_ns());
-	lk__connection_leave(connection);
-}
-
 /* ---- A call that polls --------------------------------------------------------------------- */
 
 void lk__poller_to_loop(struct lk_client *client)
