@@ -181,6 +181,7 @@ TEST_LIMIT(e8_release_without_an_answer_is_unknown_and_releases, 120)
 	EXPECT(lk_lock_release(lock), LK_EUNKNOWN);
 	OK(lk_lock_acquire(wanted, ETCD_SOON_MS, NULL));
 	heal();
+	use_another(0); /* it is connected again */
 	/* What the client repeats changes nothing. */
 	EXPECT(lk_lock_acquire(lock, WAIT_MS, NULL), LK_ETIMEDOUT);
 	ck_assert(lk_lock_is_mine(wanted));
