@@ -4,8 +4,8 @@
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/test.h"
+#include "harness/watch.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,24 +48,6 @@ static void acquire(lk_lock *lock)
 
 /* ---- Waiting in another thread ---- */
 
-struct waiter {
-	pthread_t thread;
-	lk_lock *lock;
-	lk_err err;
-	atomic_bool done;
-};
-
-static void *wait_for(void *arg)
-{
-	struct waiter *waiter = arg;
-
-	waiter->err = lk_lock_acquire(waiter->lock, LK_FOREVER, NULL);
-	if (!waiter->err)
-		waiter->err = lk_lock_release(waiter->lock);
-	atomic_store(&waiter->done, true);
-	return NULL;
-}
-
 static int64_t waiting(lk_lock *lock)
 {
 	lk_lock_status status;
@@ -78,17 +60,14 @@ static void begin_waiting(struct waiter *waiter, lk_lock *lock)
 {
 	int64_t before = waiting(lock);
 
-	memset(waiter, 0, sizeof(*waiter));
-	waiter->lock = lock;
-	ck_assert(!pthread_create(&waiter->thread, NULL, wait_for, waiter));
+	waiter_start(waiter, lock, LK_FOREVER, false);
 	ck_assert(WITHIN(LONG_MS, waiting(lock) == before + 1));
 }
 
 static lk_err end_waiting(struct waiter *waiter)
 {
-	ck_assert(WITHIN(LONG_MS, atomic_load(&waiter->done)));
-	pthread_join(waiter->thread, NULL);
-	return waiter->err;
+	ck_assert(WITHIN(LONG_MS, waiter->ended));
+	return waiter_join(waiter);
 }
 
 /* ---- Holder and waiters ---- */

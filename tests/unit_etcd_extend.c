@@ -5,30 +5,6 @@
 
 static const struct em_setup one = {.members = 1};
 
-static void begin_waiting(int client, struct lk__op **op)
-{
-	*op = ve_acquire(client);
-	ve_pass(200);
-	ve_waits(*op);
-}
-
-static void holds(int client)
-{
-	struct lk__op *op = ve_acquire(client);
-
-	ve_pass(200);
-	ve_done(op, LK_OK);
-	ck_assert_int_eq(ve_state(client), LK_STATE_HELD);
-}
-
-static void releases(int client)
-{
-	struct lk__op *op = ve_release(client);
-
-	ve_pass(200);
-	ve_done(op, LK_OK);
-}
-
 static const struct lk__etcd_lease *own_lease(int client)
 {
 	const struct lk__etcd_lease *lease = ve.client[client].session.leases;
@@ -55,7 +31,7 @@ TEST(hold_is_extended)
 
 	ve_start(&one, 1);
 	ve.client[0].queue = ve_open(0, "name", VE_LEASE_MS, true);
-	holds(0);
+	ve_holds(0);
 	ve_pass(VE_LEASE_MS - 1000);
 	op = ve_extend(0, VE_LEASE_MS);
 	ve_pass(200);
@@ -77,9 +53,9 @@ TEST(hold_is_extended_beyond_its_lease)
 
 	ve_start(&one, 2);
 	ve.client[0].queue = ve_open(0, "name", VE_LEASE_MS, true);
-	holds(0);
+	ve_holds(0);
 	fence = ve.fence;
-	begin_waiting(1, &waiter);
+	ve_begin_waiting(1, &waiter);
 	op = ve_extend(0, 60000);
 	ve_pass(200);
 	ve_done(op, LK_OK);
@@ -101,7 +77,7 @@ TEST(hold_is_extended_beyond_its_lease)
 	ck_assert_int_eq(ve_state(0), LK_STATE_LOST);
 	ve_done(waiter, LK_OK);
 	ve_release(0);
-	releases(1);
+	ve_releases(1);
 	ve_end();
 }
 
@@ -110,7 +86,7 @@ TEST(renewed_hold_is_extended_beyond_its_lease)
 	struct lk__op *op;
 
 	ve_start(&one, 1);
-	holds(0);
+	ve_holds(0);
 	for (int lease_ms = 20000; lease_ms <= 40000; lease_ms += 20000) {
 		op = ve_extend(0, lease_ms);
 		ve_pass(200);
@@ -124,7 +100,7 @@ TEST(renewed_hold_is_extended_beyond_its_lease)
 	ve_join(0, 0);
 	ve_pass(60000); /* it is renewed as before */
 	ck_assert_int_eq(ve_state(0), LK_STATE_HELD);
-	releases(0);
+	ve_releases(0);
 	ck_assert_int_eq(leases(0), 0);
 	ve_end();
 }
@@ -136,7 +112,7 @@ static void extend_without_an_answer(enum em_fault fault, int skipped)
 	struct lk__op *op;
 
 	ve_start(&one, 2);
-	holds(0);
+	ve_holds(0);
 	em_fault(ve.model, fault, "/etcdserverpb.KV/Txn", skipped);
 	op = ve_extend(0, 20000);
 	ve_pass(200);
@@ -161,7 +137,7 @@ static void extend_without_an_answer(enum em_fault fault, int skipped)
 	ck_assert_int_eq(ve_tickets(), 1);
 	ve_join(0, 0);
 	ve_pass(200);
-	releases(0);
+	ve_releases(0);
 	ck_assert_int_eq(leases(0), 0);
 	ve_end();
 }
@@ -179,13 +155,13 @@ TEST(extension_that_is_refused_leaves_the_hold)
 	struct lk__op *op;
 
 	ve_start(&one, 1);
-	holds(0);
+	ve_holds(0);
 	em_fault(ve.model, EM_BAD_TOKEN, "/etcdserverpb.KV/Txn", 0);
 	op = ve_extend(0, 20000);
 	ve_pass(200);
 	ve_done(op, LK_EAUTH);
 	ve_pass(60000);
 	ck_assert_int_eq(ve_state(0), LK_STATE_HELD);
-	releases(0);
+	ve_releases(0);
 	ve_end();
 }

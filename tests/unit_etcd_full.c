@@ -7,30 +7,6 @@
 
 static const struct em_setup one = {.members = 1}, three = {.members = 3};
 
-static void begin_waiting(int client, struct lk__op **op)
-{
-	*op = ve_acquire(client);
-	ve_pass(200);
-	ve_waits(*op);
-}
-
-static void holds(int client)
-{
-	struct lk__op *op = ve_acquire(client);
-
-	ve_pass(200);
-	ve_done(op, LK_OK);
-	ck_assert_int_eq(ve_state(client), LK_STATE_HELD);
-}
-
-static void releases(int client)
-{
-	struct lk__op *op = ve_release(client);
-
-	ve_pass(200);
-	ve_done(op, LK_OK);
-}
-
 /* By itself, or with its lease.  The waiter would look by itself much later. */
 TEST(mailbox_that_was_deleted_is_put_again)
 {
@@ -38,17 +14,17 @@ TEST(mailbox_that_was_deleted_is_put_again)
 		struct lk__op *op;
 		char key[64];
 		ve_start(&one, 2);
-		holds(0);
-		begin_waiting(1, &op);
+		ve_holds(0);
+		ve_begin_waiting(1, &op);
 		snprintf(key, sizeof(key), "lk/c/%s", ve.client[1].id);
 		if (with_lease)
 			ve_revoke(ve.client[1].session.home->id);
 		else
 			ve_delete(key);
 		ve_pass(100);
-		releases(0);
+		ve_releases(0);
 		ve_done(op, LK_OK);
-		releases(1);
+		ve_releases(1);
 		ve_end();
 	}
 }
@@ -58,18 +34,18 @@ TEST(full_store_releases_and_renews)
 	struct lk__op *ops[3];
 
 	ve_start(&one, 3);
-	holds(0);
+	ve_holds(0);
 	for (int i = 1; i < 3; i++)
-		begin_waiting(i, &ops[i]);
-	releases(0);
+		ve_begin_waiting(i, &ops[i]);
+	ve_releases(0);
 	ve_done(ops[1], LK_OK);
 	em_set_full(ve.model, true);
 	ve_pass(3 * VE_LEASE_MS);
 	ck_assert_int_eq(ve_state(1), LK_STATE_HELD);
-	releases(1); /* it knows the next one, and cannot write to it */
+	ve_releases(1); /* it knows the next one, and cannot write to it */
 	ve_pass(200);
 	ve_done(ops[2], LK_OK);
-	releases(2);
+	ve_releases(2);
 	ck_assert_int_eq(ve_tickets(), 0);
 	em_set_full(ve.model, false);
 	ve_end();
@@ -81,21 +57,21 @@ TEST(full_store_releases_over_another_connection)
 	struct lk__op *op;
 
 	ve_start(&one, 2);
-	holds(0);
-	begin_waiting(1, &op);
+	ve_holds(0);
+	ve_begin_waiting(1, &op);
 	em_set_full(ve.model, true);
 	ve_cut(0);
 	ve_join(0, 0);
 	ve_pass(3 * VE_LEASE_MS);
 	ck_assert_int_eq(ve_state(0), LK_STATE_HELD);
-	releases(0);
+	ve_releases(0);
 	ve_pass(200);
 	ve_done(op, LK_OK);
 	em_set_full(ve.model, false);
-	releases(1);
+	ve_releases(1);
 	ve_pass(1000);
-	holds(0);
-	releases(0);
+	ve_holds(0);
+	ve_releases(0);
 	ve_end();
 }
 
@@ -107,8 +83,8 @@ TEST(ask_of_before_the_store_was_full_puts_no_ticket)
 	ve_start(&three, 1);
 	ve_join(0, 1);
 	ve_pass(200);
-	holds(0);
-	releases(0);
+	ve_holds(0);
+	ve_releases(0);
 	em_stop(ve.model, 0, true);
 	op = ve_acquire(0);
 	ve_pass(200);
@@ -132,7 +108,7 @@ TEST(ask_of_before_the_store_was_full_puts_no_ticket)
 TEST(restored_store_ends_what_it_has_of_the_client)
 {
 	ve_start(&one, 1);
-	holds(0);
+	ve_holds(0);
 	ve_pass(VE_LEASE_MS);
 	ve.client[0].session.revision += 1000;
 	ve_pass(VE_LEASE_MS / 2);
@@ -140,8 +116,8 @@ TEST(restored_store_ends_what_it_has_of_the_client)
 	ck_assert_int_eq(ve_tickets(), 0);
 	ve_release(0);
 	ve_pass(200);
-	holds(0);
+	ve_holds(0);
 	ve_pass(2 * VE_LEASE_MS);
-	releases(0);
+	ve_releases(0);
 	ve_end();
 }

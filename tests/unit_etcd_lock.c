@@ -13,30 +13,6 @@ static int txns(void)
 	return ve.calls[LK__ETCD_CALL_TXN];
 }
 
-static void begin_waiting(int client, struct lk__op **op)
-{
-	*op = ve_acquire(client);
-	ve_pass(200);
-	ve_waits(*op);
-}
-
-static void holds(int client)
-{
-	struct lk__op *op = ve_acquire(client);
-
-	ve_pass(200);
-	ve_done(op, LK_OK);
-	ck_assert_int_eq(ve_state(client), LK_STATE_HELD);
-}
-
-static void releases(int client)
-{
-	struct lk__op *op = ve_release(client);
-
-	ve_pass(200);
-	ve_done(op, LK_OK);
-}
-
 static const char *ticket_key(int client)
 {
 	static char key[128];
@@ -62,11 +38,11 @@ TEST(free_lock_costs_two_transactions)
 	int before;
 
 	ve_start(&one, 1);
-	holds(0);
-	releases(0);
+	ve_holds(0);
+	ve_releases(0);
 	before = txns();
-	holds(0);
-	releases(0);
+	ve_holds(0);
+	ve_releases(0);
 	ck_assert_int_eq(txns() - before, 2);
 	ve_end();
 }
@@ -109,14 +85,14 @@ TEST(waiters_get_the_lock_in_their_order)
 	struct lk__op *ops[VE_CLIENTS];
 
 	ve_start(&one, VE_CLIENTS);
-	holds(0);
+	ve_holds(0);
 	for (int i = 1; i < VE_CLIENTS; i++)
-		begin_waiting(i, &ops[i]);
+		ve_begin_waiting(i, &ops[i]);
 	for (int i = 0; i < VE_CLIENTS - 1; i++) {
-		releases(i);
+		ve_releases(i);
 		ve_done(ops[i + 1], LK_OK);
 	}
-	releases(VE_CLIENTS - 1);
+	ve_releases(VE_CLIENTS - 1);
 	ve_end();
 }
 
@@ -131,7 +107,7 @@ TEST(longest_name_is_locked_and_handed_on)
 	ve_start(&one, 3);
 	for (int i = 0; i < 3; i++)
 		ve.client[i].queue = ve_open(i, name, VE_LEASE_MS, false);
-	holds(0);
+	ve_holds(0);
 	for (int i = 1; i < 3; i++) {
 		op = ve_acquire(i);
 		ve_pass(200);
@@ -140,7 +116,7 @@ TEST(longest_name_is_locked_and_handed_on)
 	ve_pass(VE_LEASE_MS);
 	for (int i = 0; i < 3; i++) {
 		ck_assert_int_eq(ve_state(i), LK_STATE_HELD);
-		releases(i);
+		ve_releases(i);
 	}
 	ve_end();
 }
@@ -150,16 +126,16 @@ TEST(waiter_that_gives_up_is_skipped)
 	struct lk__op *second, *third;
 
 	ve_start(&one, 3);
-	holds(0);
-	begin_waiting(1, &second);
-	begin_waiting(2, &third);
+	ve_holds(0);
+	ve_begin_waiting(1, &second);
+	ve_begin_waiting(2, &third);
 	ve_give_up(1, second, LK_ETIMEDOUT);
 	ve_pass(200);
 	ve_done(second, LK_ETIMEDOUT);
 	ck_assert_int_eq(ve_tickets(), 2);
-	releases(0);
+	ve_releases(0);
 	ve_done(third, LK_OK);
-	releases(2);
+	ve_releases(2);
 	ve_end();
 }
 
@@ -169,16 +145,16 @@ TEST(successor_that_has_given_up_is_skipped)
 	struct lk__op *ops[4];
 
 	ve_start(&one, 4);
-	holds(0);
+	ve_holds(0);
 	for (int i = 1; i < 4; i++)
-		begin_waiting(i, &ops[i]);
-	releases(0); /* client 1 has got the order with its letter */
+		ve_begin_waiting(i, &ops[i]);
+	ve_releases(0); /* client 1 has got the order with its letter */
 	ve_done(ops[1], LK_OK);
 	ve_give_up(2, ops[2], LK_ETIMEDOUT);
 	ve_pass(200);
-	releases(1);
+	ve_releases(1);
 	ve_done(ops[3], LK_OK);
-	releases(3);
+	ve_releases(3);
 	ve_end();
 }
 
@@ -187,16 +163,16 @@ TEST(try_of_a_held_lock_leaves_nothing)
 	struct lk__op *op;
 
 	ve_start(&one, 2);
-	holds(0);
+	ve_holds(0);
 	op = ve_try(1);
 	ve_pass(200);
 	ve_done(op, LK_EBUSY);
 	ck_assert_int_eq(ve_tickets(), 1);
-	releases(0);
+	ve_releases(0);
 	op = ve_try(1);
 	ve_pass(200);
 	ve_done(op, LK_OK);
-	releases(1);
+	ve_releases(1);
 	ve_end();
 }
 
@@ -207,13 +183,13 @@ TEST(fixed_lease_begins_with_its_grant)
 
 	ve_start(&one, 2);
 	queue = ve_open(1, "name", 4000, true);
-	holds(0);
+	ve_holds(0);
 	op = ve_acquire_of(1, queue, false);
 	ve_pass(20000);
 	while (ve.now_ns - own_lease(1)->machine.since_ns < 1000 * VE_MS)
 		ve_pass(100);
 	ve_waits(op);
-	releases(0);
+	ve_releases(0);
 	ve_done(op, LK_OK);
 	ve_pass(3500);
 	ck_assert_int_gt(lk__hold_left_ns(ve.client[1].core.all_holds, ve.now_ns), 0);
@@ -231,8 +207,8 @@ TEST(fixed_lease_begins_with_its_grant)
 TEST(client_that_ends_leaves_nothing)
 {
 	ve_start(&one, 1);
-	holds(0);
-	releases(0);
+	ve_holds(0);
+	ve_releases(0);
 	ck_assert_int_gt(ve_keys(), 0);
 	lk__etcd_session_end(&ve.client[0].session);
 	ve_settle();
@@ -245,15 +221,15 @@ TEST(hold_is_renewed)
 	struct lk__op *op;
 
 	ve_start(&three, 2);
-	holds(0);
-	begin_waiting(1, &op);
+	ve_holds(0);
+	ve_begin_waiting(1, &op);
 	for (int i = 0; i < 60; i++) {
 		ve_pass(500);
 		ck_assert_int_eq(ve_state(0), LK_STATE_HELD);
 	}
-	releases(0);
+	ve_releases(0);
 	ve_done(op, LK_OK);
-	releases(1);
+	ve_releases(1);
 	ve_end();
 }
 
@@ -286,8 +262,8 @@ TEST(waiter_follows_a_holder_that_has_died)
 	struct lk__op *op;
 
 	ve_start(&one, 2);
-	holds(0);
-	begin_waiting(1, &op);
+	ve_holds(0);
+	ve_begin_waiting(1, &op);
 	ve_pass(2000);
 	ve.client[0].is_stopped = true;
 	ve_pass(VE_LEASE_MS - 2500);
@@ -298,14 +274,14 @@ TEST(waiter_follows_a_holder_that_has_died)
 	ve_settle();
 	ck_assert_int_eq(ve_state(0), LK_STATE_LOST);
 	ve_release(0);
-	releases(1);
+	ve_releases(1);
 	ve_end();
 }
 
 TEST(lease_that_was_revoked_loses_the_hold)
 {
 	ve_start(&one, 1);
-	holds(0);
+	ve_holds(0);
 	ve_revoke(ve.client[0].session.leases->ttl_s == 6 ? ve.client[0].session.leases->id
 	                                                  : ve.client[0].session.home->id);
 	ve_pass(VE_LEASE_MS / 2);
@@ -318,7 +294,7 @@ TEST(lease_that_was_revoked_loses_the_hold)
 TEST(ticket_that_was_deleted_loses_the_hold)
 {
 	ve_start(&one, 1);
-	holds(0);
+	ve_holds(0);
 	ve_delete(ticket_key(0));
 	ve_pass(VE_LEASE_MS / 2);
 	ck_assert_int_eq(ve_state(0), LK_STATE_LOST);
@@ -332,8 +308,8 @@ TEST(waiter_whose_lease_was_revoked_begins_again)
 	struct lk__op *op;
 
 	ve_start(&one, 2);
-	holds(0);
-	begin_waiting(1, &op);
+	ve_holds(0);
+	ve_begin_waiting(1, &op);
 	for (struct lk__etcd_lease *lease = ve.client[1].session.leases; lease; lease = lease->next)
 		if (lease != ve.client[1].session.home)
 			ve_revoke(lease->id);
@@ -341,9 +317,9 @@ TEST(waiter_whose_lease_was_revoked_begins_again)
 	ve_pass(15000);
 	ve_waits(op);
 	ck_assert_int_eq(ve_tickets(), 2);
-	releases(0);
+	ve_releases(0);
 	ve_done(op, LK_OK);
-	releases(1);
+	ve_releases(1);
 	ve_end();
 }
 
@@ -354,14 +330,14 @@ TEST(ticket_under_an_ended_lease_is_moved_before_it_counts)
 	int64_t end_ns = 0;
 
 	ve_start(&one, 2);
-	holds(0);
-	begin_waiting(1, &op);
+	ve_holds(0);
+	ve_begin_waiting(1, &op);
 	for (const struct lk__etcd_lease *lease = ve.client[1].session.leases; lease;
 	     lease = lease->next)
 		if (lease->ttl_s * 1000 == VE_LEASE_MS)
 			end_ns = lk__lease_end_ns(&lease->machine);
 	ve_cut(1);
-	releases(0);
+	ve_releases(0);
 	ve_pass((end_ns - ve.now_ns) / VE_MS + 1);
 	ck_assert_int_eq(ve_tickets(), 1);
 	ve_join(1, 0);
@@ -370,8 +346,8 @@ TEST(ticket_under_an_ended_lease_is_moved_before_it_counts)
 	ve_acquire(0);
 	ve_pass(VE_LEASE_MS);
 	ck_assert_int_eq(ve_state(1), LK_STATE_HELD);
-	releases(1);
-	releases(0);
+	ve_releases(1);
+	ve_releases(0);
 	ve_end();
 }
 
@@ -382,8 +358,8 @@ TEST(hold_outlives_its_connection)
 	struct lk__op *op;
 
 	ve_start(&three, 2);
-	holds(0);
-	begin_waiting(1, &op);
+	ve_holds(0);
+	ve_begin_waiting(1, &op);
 	for (int i = 1; i < 10; i++) {
 		ve_cut(0);
 		ve_pass(300);
@@ -391,9 +367,9 @@ TEST(hold_outlives_its_connection)
 		ve_pass(VE_LEASE_MS / 2);
 		ck_assert_int_eq(ve_state(0), LK_STATE_HELD);
 	}
-	releases(0);
+	ve_releases(0);
 	ve_done(op, LK_OK);
-	releases(1);
+	ve_releases(1);
 	ve_end();
 }
 
@@ -402,15 +378,15 @@ TEST(waiter_outlives_its_connection)
 	struct lk__op *op;
 
 	ve_start(&three, 2);
-	holds(0);
-	begin_waiting(1, &op);
+	ve_holds(0);
+	ve_begin_waiting(1, &op);
 	ve_cut(1);
-	releases(0); /* the letter arrives while nobody reads it */
+	ve_releases(0); /* the letter arrives while nobody reads it */
 	ve_waits(op);
 	ve_join(1, 1);
 	ve_pass(200);
 	ve_done(op, LK_OK);
-	releases(1);
+	ve_releases(1);
 	ve_end();
 }
 
@@ -419,8 +395,8 @@ TEST(ask_whose_answer_was_lost_is_repeated)
 	struct lk__op *op;
 
 	ve_start(&one, 1);
-	holds(0);
-	releases(0);
+	ve_holds(0);
+	ve_releases(0);
 	em_fault(ve.model, EM_CUT_AFTER, "/etcdserverpb.KV/Txn", 0);
 	op = ve_acquire(0);
 	ve_pass(200);
@@ -430,7 +406,7 @@ TEST(ask_whose_answer_was_lost_is_repeated)
 	ve_pass(200);
 	ve_done(op, LK_OK);
 	ck_assert_int_eq(ve_tickets(), 1);
-	releases(0);
+	ve_releases(0);
 	ve_end();
 }
 
@@ -439,8 +415,8 @@ TEST(release_whose_answer_was_lost_is_repeated)
 	struct lk__op *op, *release;
 
 	ve_start(&one, 2);
-	holds(0);
-	begin_waiting(1, &op);
+	ve_holds(0);
+	ve_begin_waiting(1, &op);
 	em_fault(ve.model, EM_CUT_AFTER, "/etcdserverpb.KV/Txn", 0);
 	release = ve_release(0);
 	ve_pass(200);
@@ -449,7 +425,7 @@ TEST(release_whose_answer_was_lost_is_repeated)
 	ve_pass(200);
 	ve_done(release, LK_OK);
 	ve_done(op, LK_OK);
-	releases(1);
+	ve_releases(1);
 	ve_end();
 }
 
@@ -485,8 +461,8 @@ TEST(ask_that_is_executed_late_puts_no_ticket)
 	ve_start(&three, 1);
 	ve_join(0, 1);
 	ve_pass(200);
-	holds(0);
-	releases(0);
+	ve_holds(0);
+	ve_releases(0);
 	em_stop(ve.model, 0, true);
 	op = ve_acquire(0);
 	ve_pass(200);
@@ -496,7 +472,7 @@ TEST(ask_that_is_executed_late_puts_no_ticket)
 	ve_join(0, 2);
 	ve_pass(200);
 	ve_done(op, LK_OK);
-	releases(0);
+	ve_releases(0);
 	em_stop(ve.model, 0, false);
 	ve_pass(10000);
 	ck_assert_int_eq(ve_tickets(), 0);
@@ -508,16 +484,16 @@ TEST(waiter_asks_again_when_its_watch_was_compacted)
 	struct lk__op *op;
 
 	ve_start(&one, 2);
-	holds(0);
-	begin_waiting(1, &op);
+	ve_holds(0);
+	ve_begin_waiting(1, &op);
 	ve_cut(1);
 	for (int i = 0; i < 20; i++)
 		ve_put("other", "value");
 	ve_join(1, 0);
-	releases(0);
+	ve_releases(0);
 	ve_pass(200);
 	ve_done(op, LK_OK);
-	releases(1);
+	ve_releases(1);
 	ve_end();
 }
 
@@ -529,22 +505,22 @@ TEST(ticket_of_another_program_is_waited_for)
 
 	ve_start(&one, 2);
 	ve_put("lk/L/name/694d8a1b2c3d4e5f", "");
-	begin_waiting(1, &op);
+	ve_begin_waiting(1, &op);
 	ve_pass(30000);
 	ve_waits(op);
 	ve_delete("lk/L/name/694d8a1b2c3d4e5f");
 	ve_pass(200);
 	ve_done(op, LK_OK);
-	releases(1);
+	ve_releases(1);
 	ve_end();
 }
 
 TEST(ticket_of_another_program_behind_is_left_alone)
 {
 	ve_start(&one, 1);
-	holds(0);
+	ve_holds(0);
 	ve_put("lk/L/name/694d8a1b2c3d4e5f", "");
-	releases(0);
+	ve_releases(0);
 	ck_assert_int_eq(ve_tickets(), 1);
 	ve_delete("lk/L/name/694d8a1b2c3d4e5f");
 	ve_end();
@@ -566,8 +542,8 @@ TEST(name_of_another_kind_is_refused)
 		ve_pass(200);
 		ve_done(op, LK_EFOREIGN);
 		ve_delete(keys[i]);
-		holds(0);
-		releases(0);
+		ve_holds(0);
+		ve_releases(0);
 		ve_end();
 	}
 }

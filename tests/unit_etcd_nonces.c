@@ -13,22 +13,11 @@ static const char *holds(int client)
 {
 	static char nonces[2][LK__NONCE_SIZE];
 	static int turn;
-	struct lk__op *op = ve_acquire(client);
 	char *nonce = nonces[turn++ & 1];
 
-	ve_pass(200);
-	ve_done(op, LK_OK);
-	ck_assert_int_eq(ve_state(client), LK_STATE_HELD);
+	ve_holds(client);
 	memcpy(nonce, ve.client[client].queue->ticket->nonce, LK__NONCE_SIZE);
 	return nonce;
-}
-
-static void releases(int client)
-{
-	struct lk__op *op = ve_release(client);
-
-	ve_pass(200);
-	ve_done(op, LK_OK);
 }
 
 TEST(nonce_of_a_ticket_that_has_left_is_put_again)
@@ -37,12 +26,12 @@ TEST(nonce_of_a_ticket_that_has_left_is_put_again)
 
 	ve_start(&one, 1);
 	first = holds(0);
-	releases(0);
+	ve_releases(0);
 	for (int i = 0; i < 20; i++) {
 		second = holds(0);
 		ck_assert_str_eq(first, second);
 		first = second;
-		releases(0);
+		ve_releases(0);
 	}
 	ve_end();
 }
@@ -61,7 +50,7 @@ TEST(waiters_of_a_client_have_a_few_nonces)
 		const char *nonce;
 
 		ve_pass(200);
-		releases(client);
+		ve_releases(client);
 		ve_done(op, LK_OK);
 		nonce = ve.client[!client].queue->ticket->nonce;
 		while (i < count && strcmp(seen[i], nonce) != 0)
@@ -69,7 +58,7 @@ TEST(waiters_of_a_client_have_a_few_nonces)
 		if (i == count)
 			memcpy(seen[count++], nonce, LK__NONCE_SIZE);
 	}
-	releases(0);
+	ve_releases(0);
 	ck_assert_int_eq(count, 2);
 	ve_end();
 }
@@ -99,7 +88,7 @@ TEST(leave_that_is_executed_late_ends_no_other_ticket)
 	ve_pass(10000);
 	ck_assert_int_eq(ve_tickets(), 1);
 	ck_assert_int_eq(ve_state(0), LK_STATE_HELD);
-	releases(0);
+	ve_releases(0);
 	ve_end();
 }
 
@@ -121,6 +110,6 @@ TEST(repeated_leave_ends_no_other_ticket)
 	ve_pass(3000);
 	ck_assert_int_eq(ve_tickets(), 1);
 	ck_assert_int_eq(ve_state(0), LK_STATE_HELD);
-	releases(0);
+	ve_releases(0);
 	ve_end();
 }

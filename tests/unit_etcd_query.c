@@ -26,23 +26,6 @@ static struct {
 	} shown;
 } asked;
 
-static void holds(int client)
-{
-	struct lk__op *op = ve_acquire(client);
-
-	ve_pass(200);
-	ve_done(op, LK_OK);
-	ck_assert_int_eq(ve_state(client), LK_STATE_HELD);
-}
-
-static void releases(int client)
-{
-	struct lk__op *op = ve_release(client);
-
-	ve_pass(200);
-	ve_done(op, LK_OK);
-}
-
 static struct lk__op *waits(int client)
 {
 	struct lk__op *op = ve_acquire(client);
@@ -185,7 +168,7 @@ TEST(holder_and_waiters_are_shown_in_their_order)
 	ve_start(&one, 3);
 	ck_assert_int_eq(show(2, 5)->held, 0);
 	ck_assert_int_eq(asked.shown.listing.waiting, 0);
-	holds(0);
+	ve_holds(0);
 	fence = ve.fence;
 	waits(1);
 	waits(2);
@@ -209,14 +192,14 @@ TEST(holder_and_waiters_are_shown_in_their_order)
 	ck_assert_int_eq(show(0, 1)->rank, -1);
 	ck_assert_uint_eq(asked.shown.listing.count, 2);
 	for (int i = 0; i < 3; i++)
-		releases(i);
+		ve_releases(i);
 	ve_end();
 }
 
 TEST(query_of_a_client_that_does_nothing_else_puts_nothing)
 {
 	ve_start(&one, 2);
-	holds(0);
+	ve_holds(0);
 	introduce(0, "", "host", NULL);
 	const int keys = ve_keys();
 	show(1, 5);
@@ -224,7 +207,7 @@ TEST(query_of_a_client_that_does_nothing_else_puts_nothing)
 	describe(1, party_of(0));
 	ck_assert_int_eq(ve_keys(), keys);
 	ck_assert_ptr_null(ve.client[1].session.leases);
-	releases(0);
+	ve_releases(0);
 	ve_end();
 }
 
@@ -243,7 +226,7 @@ TEST(ticket_of_another_program_is_shown_as_such)
 	ck_assert(break_all(0, listing->entries[0].id));
 	ve_pass(2000);
 	ck_assert_int_eq(ve_state(0), LK_STATE_HELD);
-	releases(0);
+	ve_releases(0);
 	ve_end();
 }
 
@@ -266,7 +249,7 @@ TEST(rank_is_looked_for_among_the_first_thousand)
 		ve_delete(key);
 	}
 	ve_pass(12000);
-	releases(0);
+	ve_releases(0);
 	ve_end();
 }
 
@@ -289,9 +272,9 @@ TEST(name_has_a_kind)
 {
 	ve_start(&one, 1);
 	ck_assert_int_eq(kind_of("name"), LK_KIND_NONE);
-	holds(0);
+	ve_holds(0);
 	ck_assert_int_eq(kind_of("name"), LK_KIND_LOCK);
-	releases(0);
+	ve_releases(0);
 	ck_assert_int_eq(kind_of("name"), LK_KIND_NONE);
 	ve_put("lk/Ss", "1");
 	ve_put("lk/S/t/ticket", "1");
@@ -341,7 +324,7 @@ static bool is_listed(const char *name)
 TEST(all_names_are_listed)
 {
 	ve_start(&one, 1);
-	holds(0);
+	ve_holds(0);
 	introduce(0, "", "host", NULL);
 	ve_put("lk/L/a%2Fb/one", "");
 	ve_put("lk/L/a%2Fb/two", "");
@@ -360,7 +343,7 @@ TEST(all_names_are_listed)
 	ck_assert(is_listed("latch"));
 	ck_assert_uint_eq(asked.names.count, 5);
 	free_names();
-	releases(0);
+	ve_releases(0);
 	ve_end();
 }
 
@@ -397,7 +380,7 @@ TEST(details_are_published_under_the_lease_of_the_client)
 	const lk_party *party;
 
 	ve_start(&one, 2);
-	holds(0);
+	ve_holds(0);
 	introduce(0, "", "a host", "of the client");
 	party = describe(1, party_of(0));
 	ck_assert_str_eq(party->host, "a host");
@@ -414,7 +397,7 @@ TEST(details_are_published_under_the_lease_of_the_client)
 	ve_pass(20000);
 	introduce(0, "", "a host", "of the client");
 	ck_assert_str_eq(describe(1, party_of(0))->host, "a host");
-	releases(0);
+	ve_releases(0);
 	ve_end();
 }
 
@@ -423,7 +406,7 @@ TEST(details_are_put_again_only_if_they_have_changed)
 	int before;
 
 	ve_start(&one, 1);
-	holds(0);
+	ve_holds(0);
 	introduce(0, "", "host", "one");
 	introduce(0, "name", NULL, "one");
 	before = ve.calls[LK__ETCD_CALL_TXN];
@@ -435,7 +418,7 @@ TEST(details_are_put_again_only_if_they_have_changed)
 	ck_assert_str_eq(describe(0, party_of(0))->label, "two");
 	introduce(0, "name", NULL, "one");
 	ck_assert_str_eq(describe(0, party_of(0))->label, "one");
-	releases(0);
+	ve_releases(0);
 	ve_end();
 }
 
@@ -456,7 +439,7 @@ TEST(broken_hold_is_reported_and_the_next_one_holds)
 	struct lk__op *op;
 
 	ve_start(&one, 3);
-	holds(0);
+	ve_holds(0);
 	op = waits(1);
 	ck_assert(break_all(2, show(2, 0)->entries[0].id));
 	/* At once, without a renewal or a look. */
@@ -466,7 +449,7 @@ TEST(broken_hold_is_reported_and_the_next_one_holds)
 	ve_pass(100);
 	ck_assert_int_eq(ve_tickets(), 1);
 	ve_done(ve_release(0), LK_ELOST);
-	releases(1);
+	ve_releases(1);
 	ve_end();
 }
 
@@ -481,7 +464,7 @@ TEST(break_of_a_holder_that_has_died_hands_on_at_once)
 	ve_waits(op);
 	ck_assert(break_all(0, show(0, 0)->entries[0].id));
 	ve_done(op, LK_OK);
-	releases(0);
+	ve_releases(0);
 	ve_end();
 }
 
@@ -491,14 +474,14 @@ TEST(break_of_an_earlier_holder_does_nothing)
 	char id[LK__ID_SIZE];
 
 	ve_start(&one, 2);
-	holds(0);
+	ve_holds(0);
 	snprintf(id, sizeof(id), "%s", show(1, 0)->entries[0].id);
-	releases(0);
-	holds(0);
+	ve_releases(0);
+	ve_holds(0);
 	break_by(1, id, &answer);
 	ck_assert(!answer.mine && !answer.more);
 	ck_assert_int_eq(ve_state(0), LK_STATE_HELD);
-	releases(0);
+	ve_releases(0);
 	break_by(1, id, &answer);
 	ck_assert(!answer.mine && !answer.more);
 	ve_end();
@@ -509,7 +492,7 @@ TEST(hold_without_a_mailbox_is_broken)
 	char mailbox[60];
 
 	ve_start(&one, 2);
-	holds(0);
+	ve_holds(0);
 	snprintf(mailbox, sizeof(mailbox), "lk/c/%s", ve.client[0].id);
 	ve.client[0].is_stopped = true; /* it would put the mailbox again */
 	ve_delete(mailbox);
@@ -529,7 +512,7 @@ TEST(letter_about_an_earlier_ticket_breaks_nothing)
 	const struct lk__etcd_own_ticket *ticket;
 
 	ve_start(&one, 1);
-	holds(0);
+	ve_holds(0);
 	ticket = lk__etcd_find(&ve.client[0].session, ve.client[0].queue->ticket->nonce);
 	memcpy(letter.nonce, ticket->nonce, sizeof(letter.nonce));
 	letter.created = ticket->created - 1;
@@ -538,6 +521,6 @@ TEST(letter_about_an_earlier_ticket_breaks_nothing)
 	ve_put(mailbox, text);
 	ve_pass(100);
 	ck_assert_int_eq(ve_state(0), LK_STATE_HELD);
-	releases(0);
+	ve_releases(0);
 	ve_end();
 }

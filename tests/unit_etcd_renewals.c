@@ -6,22 +6,6 @@
 
 static const struct em_setup one = {.members = 1};
 
-static void holds(int client)
-{
-	struct lk__op *op = ve_acquire(client);
-
-	ve_pass(200);
-	ve_done(op, LK_OK);
-}
-
-static void releases(int client)
-{
-	struct lk__op *op = ve_release(client);
-
-	ve_pass(200);
-	ve_done(op, LK_OK);
-}
-
 /* A client may believe in a letter about a ticket that has ended, and was put anew. */
 TEST(ticket_that_waits_cannot_be_claimed)
 {
@@ -35,7 +19,7 @@ TEST(ticket_that_waits_cannot_be_claimed)
 	                            .lease_ms = VE_LEASE_MS};
 
 	ve_start(&one, 2);
-	holds(0);
+	ve_holds(0);
 	op = ve_acquire(1);
 	ve_pass(200);
 	ve_waits(op);
@@ -44,9 +28,9 @@ TEST(ticket_that_waits_cannot_be_claimed)
 	ck_assert(lk__etcd_session_request(&ve.client[1].session, ve.now_ns, &claim));
 	ck_assert(lk__etcd_session_answer(&ve.client[1].session, &answer));
 	ck_assert_int_eq(answer.kind, LK__GONE);
-	releases(0);
+	ve_releases(0);
 	ve_done(op, LK_OK);
-	releases(1);
+	ve_releases(1);
 	ve_end();
 }
 
@@ -59,7 +43,7 @@ TEST(extension_counts_from_its_own_request)
 	int64_t began_ns;
 
 	ve_start(&one, 1);
-	holds(0);
+	ve_holds(0);
 	name = ve.client[0].queue;
 	other = ve_open(0, "other", VE_LEASE_MS, false);
 	ve_acquire_of(0, other, false);
@@ -78,6 +62,6 @@ TEST(extension_counts_from_its_own_request)
 	ck_assert_int_ge(name->hold->ticket->valid_until_ns,
 	                 began_ns + VE_LEASE_MS * VE_MS - lk__margin_ns(VE_LEASE_MS));
 	ve_release_of(0, other);
-	releases(0);
+	ve_releases(0);
 	ve_end();
 }

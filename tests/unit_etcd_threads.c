@@ -9,22 +9,6 @@
 
 static const struct em_setup one = {.members = 1};
 
-static void holds(int client)
-{
-	struct lk__op *op = ve_acquire(client);
-
-	ve_pass(200);
-	ve_done(op, LK_OK);
-}
-
-static void releases(int client)
-{
-	struct lk__op *op = ve_release(client);
-
-	ve_pass(200);
-	ve_done(op, LK_OK);
-}
-
 /* Another thread of client 0 waits, and the one that holds releases. */
 static struct lk__op *pass_to_another_thread(void)
 {
@@ -49,7 +33,7 @@ TEST(fences_of_threads_end_before_those_of_the_next_ticket)
 	uint64_t first;
 
 	ve_start(&one, 1);
-	holds(0);
+	ve_holds(0);
 	first = lk__core_hold(ve.client[0].queue->name, ve.owner)->fence;
 	ve.client[0].queue->ticket->last_fence |= 0xfffe;
 	op = pass_to_another_thread();
@@ -62,7 +46,7 @@ TEST(fences_of_threads_end_before_those_of_the_next_ticket)
 	/* With a ticket of its own. */
 	ck_assert_uint_eq(op->fence, (uint64_t)created() << 16);
 	ck_assert_uint_gt(op->fence, first | 0xffff);
-	releases(0);
+	ve_releases(0);
 	ve_end();
 }
 
@@ -73,7 +57,7 @@ TEST(threads_of_a_client_do_not_keep_others_waiting)
 	int passes;
 
 	ve_start(&one, 2);
-	holds(0);
+	ve_holds(0);
 	op = ve_acquire(1);
 	ve_pass(200);
 	ve_waits(op);
@@ -86,10 +70,10 @@ TEST(threads_of_a_client_do_not_keep_others_waiting)
 	ck_assert_int_gt(passes, 2); /* some of them are cheaper */
 	last_owner = ve.owner;
 	ve.owner = op->owner;
-	releases(1);
+	ve_releases(1);
 	ve_done(last, LK_OK);
 	ve.owner = last_owner;
-	releases(0);
+	ve_releases(0);
 	ve_end();
 }
 
@@ -105,7 +89,7 @@ TEST(waiter_elsewhere_is_known_at_once_while_threads_wait)
 	int passes = 0;
 
 	ve_start(&one, 2);
-	holds(0);
+	ve_holds(0);
 	last = pass_to_another_thread();
 	ve_settle();
 	ve.owner++;
@@ -133,10 +117,10 @@ TEST(waiter_elsewhere_is_known_at_once_while_threads_wait)
 	ck_assert_int_le(passes, LK__HANDOVERS_MAX + 1);
 	last_owner = ve.owner;
 	ve.owner = last->owner;
-	releases(1);
+	ve_releases(1);
 	ve_done(op, LK_OK);
 	ve.owner = last_owner;
-	releases(0);
+	ve_releases(0);
 	ve_end();
 }
 
@@ -147,7 +131,7 @@ TEST(own_ticket_that_moves_to_another_lease_is_no_waiter)
 	struct lk__op *op;
 
 	ve_start(&one, 1);
-	holds(0);
+	ve_holds(0);
 	ve.owner++;
 	op = ve_acquire(0);
 	ve.owner--;
@@ -161,11 +145,11 @@ TEST(own_ticket_that_moves_to_another_lease_is_no_waiter)
 	ck_assert(is_wanted());
 	ck_assert_int_eq(ticket->wanted_id, 0);
 	ve_delete("lk/L/name/another");
-	releases(0);
+	ve_releases(0);
 	ve_pass(2000);
 	ve_done(op, LK_OK);
 	ve.owner++;
-	releases(0);
+	ve_releases(0);
 	ve_delete(key);
 	ve_end();
 }

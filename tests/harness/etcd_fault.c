@@ -384,20 +384,10 @@ lk_err etcd_waiter_join(struct etcd_waiter *waiter)
 
 /* ---- The scene ------------------------------------------------------------------------------ */
 
-static void note_loss(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason reason)
-{
-	(void)arg;
-	(void)lock;
-	losses.at_ms = now_ms();
-	losses.fence = fence;
-	losses.reason = reason;
-	losses.count++;
-}
-
 lk_lock *etcd_lock(lk_client *client, const char *name, int64_t lease_ms)
 {
 	const lk_lock_options options = {
-		.lease_ms = lease_ms, .owner = LK_OWNER_HANDLE, .on_lost = note_loss};
+		.lease_ms = lease_ms, .owner = LK_OWNER_HANDLE, .on_lost = losses_note};
 
 	return lock_with(client, name, &options);
 }

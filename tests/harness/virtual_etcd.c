@@ -268,6 +268,30 @@ void ve_done(const struct lk__op *op, lk_err err)
 	              op->why.text, lk_err_name(err));
 }
 
+void ve_holds(int client)
+{
+	struct lk__op *op = ve_acquire(client);
+
+	ve_pass(200);
+	ve_done(op, LK_OK);
+	ck_assert_int_eq(ve_state(client), LK_STATE_HELD);
+}
+
+void ve_releases(int client)
+{
+	struct lk__op *op = ve_release(client);
+
+	ve_pass(200);
+	ve_done(op, LK_OK);
+}
+
+void ve_begin_waiting(int client, struct lk__op **op)
+{
+	*op = ve_acquire(client);
+	ve_pass(200);
+	ve_waits(*op);
+}
+
 void ve_waits(const struct lk__op *op)
 {
 	ck_assert_msg(!op->done, "done with %s (%s)", lk_err_name(op->why.err), op->why.text);

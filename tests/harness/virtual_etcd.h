@@ -72,6 +72,11 @@ void ve_give_up(int client, struct lk__op *op, lk_err why);
 lk_state ve_state(int client);
 void ve_done(const struct lk__op *op, lk_err err);
 void ve_waits(const struct lk__op *op);
+/* Acquire at once, or release, and expect LK_OK. */
+void ve_holds(int client);
+void ve_releases(int client);
+/* Acquire what another client holds. */
+void ve_begin_waiting(int client, struct lk__op **op);
 
 /* The connection ends, or another one is made. */
 void ve_cut(int client);

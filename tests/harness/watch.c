@@ -9,7 +9,7 @@
 
 struct losses losses;
 
-static void note_loss(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason reason)
+void losses_note(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason reason)
 {
 	(void)arg;
 	(void)lock;
@@ -21,7 +21,7 @@ static void note_loss(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason r
 
 lk_lock *hold_watched(lk_client *client, const char *name, int64_t lease_ms)
 {
-	const lk_lock_options options = {.lease_ms = lease_ms, .on_lost = note_loss};
+	const lk_lock_options options = {.lease_ms = lease_ms, .on_lost = losses_note};
 	lk_lock *lock = lock_with(client, name, &options);
 
 	OK(lk_lock_acquire(lock, 5000, NULL));

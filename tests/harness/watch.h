@@ -25,6 +25,9 @@ lk_lock *hold_watched(lk_client *client, const char *name, int64_t lease_ms);
 /* Assert that it stays valid for that long, without a reported loss. */
 void stays_held(lk_lock *lock, int64_t ms);
 
+/* lk_lost_fn: records the loss there. */
+void losses_note(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason reason);
+
 /* One acquire in a thread of its own; the handle owns the hold, so the test may release it. */
 struct waiter {
 	lk_lock *lock;
