@@ -15,7 +15,7 @@ struct lk__etcd_examined {
 	bool is_known; /* its status: all that follows */
 	char version[32];
 	uint64_t cluster_id, id, leader;
-	int64_t revision, size, quota; /* bytes; quota 0 = it does not tell */
+	int64_t revision, size, quota; /* bytes; quota 0 = it does not report it */
 	bool is_learner, is_full, is_corrupt;
 };
 

@@ -192,7 +192,7 @@ struct lk__etcd_status_answer {
 	uint64_t raft_index, raft_term, raft_applied_index;
 	struct lk__pb_list errors; /* struct lk__bytes */
 	bool is_learner;
-	int64_t db_size_quota; /* from 3.6 on, 0 = it does not tell */
+	int64_t db_size_quota; /* from 3.6 on, 0 = it does not report it */
 };
 
 struct lk__etcd_authenticate {
