@@ -5,8 +5,7 @@
 #include "baseline_legs.h"
 
 #include "bare_command.h"
-#include "bare_marker.h"
-#include "base/slot.h"
+#include "bare_leg.h"
 #include "scripts.h"
 
 #include <errno.h>
@@ -18,7 +17,6 @@
 #include <time.h>
 
 #define LEGS_MAX 7
-#define CLASSES 1024  /* of names: a counter of fences each */
 #define SENT_MAX 64   /* requests in flight to a server that is behind */
 #define AFTER_NONCE 9 /* ":10000:r:" */
 #define PRIORITY_LEN 16
@@ -49,46 +47,14 @@ struct legs {
 
 /* ---- Commands ------------------------------------------------------------------------------ */
 
-/* See src/redis/codec_quorum.c: the same words in the same order. */
 static void format_all(struct leg *leg, const struct test_server *server, const char *name,
                        const char *id)
 {
-	char main_key[160], queue[160], ticket[100], class[8];
-	struct bare_marker marker;
-	const char *ask[] = {"EVALSHA",  lk__script_quorum_ask.sha1,
-	                     "4",        main_key,
-	                     queue,      "lk:fences",
-	                     "lk:epoch", ticket,
-	                     "1",        "1700000000000000",
-	                     class,      "lk:c:0:",
-	                     "30000",    marker.text,
-	                     marker.end};
-	const char *leave[] = {"EVALSHA",
-	                       lk__script_quorum_leave.sha1,
-	                       "4",
-	                       main_key,
-	                       queue,
-	                       "lk:fences",
-	                       "lk:epoch",
-	                       ticket,
-	                       "1700000000000000",
-	                       class,
-	                       "lk:c:0:",
-	                       "0",
-	                       "",
-	                       "30000",
-	                       marker.text,
-	                       marker.end};
+	char ticket[100];
 
-	snprintf(main_key, sizeof(main_key), "lk:{%s}", name);
-	snprintf(queue, sizeof(queue), "lk:{%s}:q", name);
 	snprintf(ticket, sizeof(ticket), "q1:%s:" NONCE_MARK ":10000:r:" MARKS, id);
-	snprintf(class, sizeof(class), "%d", lk__slot_of(name, strlen(name)) % CLASSES);
-	bare_marker_of_member(server, &marker);
-	leg->command[ASK] = bare_format(sizeof(ask) / sizeof(ask[0]), ask);
-	leg->command[LEAVE] = bare_format(sizeof(leave) / sizeof(leave[0]), leave);
-	leave[12] = ticket;
-	leg->command[YIELD] = bare_format(sizeof(leave) / sizeof(leave[0]), leave);
+	bare_leg_format(server, name, ticket, &leg->command[ASK], &leg->command[LEAVE],
+	                &leg->command[YIELD]);
 	leg->next = strstr(leg->command[YIELD].nonce + NONCE_LEN, NONCE_MARK);
 }
 

@@ -4,8 +4,7 @@
 #include "baseline_quorum.h"
 
 #include "bare_command.h"
-#include "bare_marker.h"
-#include "base/slot.h"
+#include "bare_leg.h"
 #include "scripts.h"
 
 #include <errno.h>
@@ -15,7 +14,6 @@
 #include <string.h>
 
 #define MEMBERS_MAX 7
-#define CLASSES 1024 /* of names: a counter of fences each */
 #define KINDS 3
 
 struct member {
@@ -30,46 +28,16 @@ struct ballot {
 	uint64_t tickets;
 };
 
-/* See src/redis/codec_quorum.c: the same words in the same order. */
 static void format_all(struct member *member, const struct test_server *server, const char *name,
                        int index)
 {
-	char main_key[160], queue[160], ticket[100], class[8];
-	struct bare_marker marker;
-	const char *ask[] = {"EVALSHA",  lk__script_quorum_ask.sha1,
-	                     "4",        main_key,
-	                     queue,      "lk:fences",
-	                     "lk:epoch", ticket,
-	                     "1",        "1700000000000000",
-	                     class,      "lk:c:0:",
-	                     "30000",    marker.text,
-	                     marker.end};
-	const char *leave[] = {"EVALSHA",
-	                       lk__script_quorum_leave.sha1,
-	                       "4",
-	                       main_key,
-	                       queue,
-	                       "lk:fences",
-	                       "lk:epoch",
-	                       ticket,
-	                       "1700000000000000",
-	                       class,
-	                       "lk:c:0:",
-	                       "0",
-	                       "",
-	                       "30000",
-	                       marker.text,
-	                       marker.end};
 	const char *ping[] = {"PING"};
+	char ticket[100];
 
-	snprintf(main_key, sizeof(main_key), "lk:{%s}", name);
-	snprintf(queue, sizeof(queue), "lk:{%s}:q", name);
 	snprintf(ticket, sizeof(ticket),
 	         "q1:BenchBareClient%07d:" NONCE_MARK ":10000:r:1700000000000000:0", index);
-	snprintf(class, sizeof(class), "%d", lk__slot_of(name, strlen(name)) % CLASSES);
-	bare_marker_of_member(server, &marker);
-	member->commands[BALLOT_ASK] = bare_format(sizeof(ask) / sizeof(ask[0]), ask);
-	member->commands[BALLOT_LEAVE] = bare_format(sizeof(leave) / sizeof(leave[0]), leave);
+	bare_leg_format(server, name, ticket, &member->commands[BALLOT_ASK],
+	                &member->commands[BALLOT_LEAVE], NULL);
 	member->commands[BALLOT_PING] = bare_format(1, ping);
 }
 
