@@ -5,6 +5,7 @@
  * LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup
  */
 #include "harness/calls.h"
+#include "harness/counted_memory.h"
 #include "harness/etcd_server.h"
 #include "harness/handles.h"
 #include "harness/process.h"
@@ -19,41 +20,6 @@
 #define TURNS 10
 #define CROWD 8
 #define LEASE_MS 20000
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-char *__real_strdup(const char *text);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-char *__wrap_strdup(const char *text);
-
-static atomic_long asked;
-
-void *__wrap_malloc(size_t size)
-{
-	atomic_fetch_add(&asked, 1);
-	return __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-	atomic_fetch_add(&asked, 1);
-	return __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-	atomic_fetch_add(&asked, 1);
-	return __real_realloc(old, size);
-}
-
-char *__wrap_strdup(const char *text)
-{
-	atomic_fetch_add(&asked, 1);
-	return __real_strdup(text);
-}
 
 static struct etcd_servers shared;
 

@@ -6,6 +6,7 @@
  * LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup
  * LDFLAGS: -Wl,-u,redisReaderCreateWithFunctions -l:libhiredis.a
  */
+#include "harness/counted_memory.h"
 #include "harness/handles.h"
 #include "harness/operations.h"
 #include "harness/process.h"
@@ -21,41 +22,6 @@
 #define EACH 100 /* hand-overs a turn */
 #define TURNS 6
 #define LOCKS 200
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-char *__real_strdup(const char *text);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-char *__wrap_strdup(const char *text);
-
-static atomic_long asked;
-
-void *__wrap_malloc(size_t size)
-{
-	atomic_fetch_add(&asked, 1);
-	return __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-	atomic_fetch_add(&asked, 1);
-	return __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-	atomic_fetch_add(&asked, 1);
-	return __real_realloc(old, size);
-}
-
-char *__wrap_strdup(const char *text)
-{
-	atomic_fetch_add(&asked, 1);
-	return __real_strdup(text);
-}
 
 static struct test_server server;
 static lk_client *client;

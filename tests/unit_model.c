@@ -4,44 +4,11 @@
  *
  * LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free,--wrap=lk__core_random
  */
-#include "model/plants.h"
-
-#include "test.h"
+#include "model_check.h"
 
 #include <string.h>
 
 #define SECONDS 60 /* on a heavily loaded machine; otherwise two */
-
-/* By the promise that it breaks; without the variant the same bounds find nothing. */
-static void finds(const char *name, enum promise promise, const char *harm)
-{
-	const struct model_plant *plant = model_plant(name);
-	struct explore_plan plan;
-	struct explore_result result;
-	const char *id = promise_table[promise].id;
-
-	ck_assert_ptr_nonnull(plant);
-	model_plant_explore(plant, &plan, &result);
-	ck_assert_msg(result.wrong, "nothing was found");
-	explore_tell(&plan, &result);
-	ck_assert_msg(!strncmp(result.wrong, id, strlen(id)) && strstr(result.wrong, harm),
-	              "it breaks: %s", result.wrong);
-	explore_fini(&result);
-}
-
-static void is_clean(const struct model_bounds *bounds)
-{
-	struct explore_plan plan = {.bounds = bounds};
-	struct explore_result result;
-
-	explore(&plan, &result);
-	if (result.wrong)
-		explore_tell(&plan, &result);
-	ck_assert_msg(!result.wrong, "%s", result.wrong);
-	ck_assert(!result.cut);
-	ck_assert_uint_gt(result.ends, 10);
-	explore_fini(&result);
-}
 
 TEST_LIMIT(a_release_of_what_another_holds_is_found, SECONDS)
 {

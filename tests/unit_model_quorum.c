@@ -4,45 +4,13 @@
  *
  * LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free,--wrap=lk__core_random
  */
-#include "model/plants.h"
-
-#include "test.h"
+#include "model_check.h"
 
 #include <string.h>
 
 #define SECONDS 300 /* on a heavily loaded machine; otherwise a few */
 #define QUORUM                                                                                     \
 	.name = "quorum", .kind = LK_KIND_LOCK, .servers = 3, .steps = 255, .calls = 1, .clients = 2
-
-static void finds(const char *name, enum promise promise, const char *harm)
-{
-	const struct model_plant *plant = model_plant(name);
-	struct explore_plan plan;
-	struct explore_result result;
-	const char *id = promise_table[promise].id;
-
-	ck_assert_ptr_nonnull(plant);
-	model_plant_explore(plant, &plan, &result);
-	ck_assert_msg(result.wrong, "nothing was found");
-	explore_tell(&plan, &result);
-	ck_assert_msg(!strncmp(result.wrong, id, strlen(id)) && strstr(result.wrong, harm),
-	              "it breaks: %s", result.wrong);
-	explore_fini(&result);
-}
-
-static void is_clean(const struct model_bounds *bounds)
-{
-	struct explore_plan plan = {.bounds = bounds};
-	struct explore_result result;
-
-	explore(&plan, &result);
-	if (result.wrong)
-		explore_tell(&plan, &result);
-	ck_assert_msg(!result.wrong, "%s", result.wrong);
-	ck_assert(!result.cut);
-	ck_assert_uint_gt(result.ends, 10);
-	explore_fini(&result);
-}
 
 /* excused: so many states at least in which a clock that was set forward lets two be decided. */
 static void walks_are_clean(const struct model_bounds *bounds, uint64_t walks, uint64_t excused)

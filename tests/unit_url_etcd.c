@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * URLs of etcd: the meaning of each part, and that the error for a wrong part names it, and no
  * secret. */
-#include "test.h"
-#include "base/url.h"
+#include "url_check.h"
 #include "built_with.h"
 
 #include <stdio.h>
@@ -10,47 +9,6 @@
 #include <string.h>
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
-
-static struct lk__target parsed(const char *url, const lk_client_options *options)
-{
-	struct lk__target target;
-	struct lk__why why = {0};
-	lk_err err = lk__target_parse(url, options, &target, &why);
-
-	ck_assert_msg(err == LK_OK, "%s: %s", url, why.text);
-	return target;
-}
-
-/* start: how the reason begins. */
-static void refused(const char *url, const lk_client_options *options, const char *start)
-{
-	static const struct lk__target nothing;
-	struct lk__target target;
-	struct lk__why why = {0};
-	lk_err err = lk__target_parse(url, options, &target, &why);
-
-	ck_assert_msg(err == LK_EINVALID, "%s: %s", url, lk_err_name(err));
-	ck_assert_msg(!strncmp(why.text, start, strlen(start)), "%s: '%s' is not '%s...'", url,
-	              why.text, start);
-	ck_assert_msg(!strstr(why.text, "sesame"), "%s: %s", url, why.text);
-	ck_assert(!memcmp(&target, &nothing, sizeof(nothing)));
-}
-
-/* The members as text: "h1:2379 h2:1". */
-static const char *places(const struct lk__target *target)
-{
-	static char text[1000];
-
-	text[0] = '\0';
-	for (int i = 0; i < target->seed_count; i++) {
-		size_t len = strlen(text);
-		if (i)
-			text[len++] = ' ';
-		lk__place_write(text + len, sizeof(text) - len, target->seeds[i].host,
-		                target->seeds[i].port);
-	}
-	return text;
-}
 
 TEST_IF(url_names_members_of_etcd, 20, LK__ETCD)
 {
@@ -73,7 +31,7 @@ TEST_IF(url_names_members_of_etcd, 20, LK__ETCD)
 
 		ck_assert(target.etcd && !target.cluster && !target.quorum && !target.local &&
 		          !target.tls);
-		ck_assert_str_eq(places(&target), cases[i].places);
+		ck_assert_str_eq(places_text(target.seeds, target.seed_count), cases[i].places);
 		ck_assert_str_eq(target.text, cases[i].text);
 		ck_assert_pstr_eq(target.user, cases[i].user);
 		ck_assert_pstr_eq(target.password, cases[i].password);
@@ -205,7 +163,7 @@ TEST_IF(url_of_etcd_takes_tls, 20, LK__ETCD)
 	ck_assert_str_eq(target.tls_cert, "d");
 	ck_assert_str_eq(target.tls_key, "k");
 	ck_assert_str_eq(target.tls_server_name, "n");
-	ck_assert_str_eq(places(&target), "h1:2379 h2:2379");
+	ck_assert_str_eq(places_text(target.seeds, target.seed_count), "h1:2379 h2:2379");
 	lk__target_fini(&target);
 	refused("etcds://h?verify=no", NULL, "verify: ");
 	refused("etcds://h?key=k", NULL, "cert: missing");
