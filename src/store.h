@@ -40,10 +40,13 @@ struct lk__event {
 	struct lk__why why;
 };
 
+#define LK__KINDS 4 /* values of lk_kind */
+
 struct lk__store {
 	const struct lk__store_ops *ops;
-	unsigned links;  /* servers; each is dialled, and fails, independently */
-	bool only_locks; /* other kinds of names are refused */
+	unsigned links; /* servers; each is dialled, and fails, independently */
+	/* Why names of a kind, by lk_kind, are refused; NULL = none is, or not that kind. */
+	const char *const *refusals;
 	uint32_t fences; /* as lk__session.fences */
 	/* A renewed lease is rounded up to these; 0 = any is kept. */
 	int64_t least_lease_ms, lease_step_ms;

@@ -20,6 +20,13 @@ static struct lk__etcd_peer *peer_of(struct lk__peer *peer)
 
 /* ---- The store ------------------------------------------------------------------------------ */
 
+static const char *const refusals[LK__KINDS] = {
+	[LK_KIND_SEMAPHORE] = "no semaphore and no rate limit on etcd: only locks so far; use one "
+			      "Redis server, or a lock for each permit",
+	[LK_KIND_LATCH] = "no latch on etcd: only locks so far; use one Redis server, Sentinel, or "
+			  "a Cluster",
+};
+
 static struct lk__store *create(const struct lk__target *target, const char *client_id)
 {
 	struct lk__etcd *etcd = calloc(1, sizeof(*etcd));
@@ -31,7 +38,7 @@ static struct lk__store *create(const struct lk__target *target, const char *cli
 	wire = lk__etcd_wire_of(etcd);
 	etcd->store = (struct lk__store){.ops = &lk__etcd_store,
 	                                 .links = 1,
-	                                 .only_locks = true,
+	                                 .refusals = refusals,
 	                                 .fences = LK__ETCD_FENCES,
 	                                 .least_lease_ms = LK__ETCD_TTL_MIN_S * 1000,
 	                                 .lease_step_ms = 1000};

@@ -16,6 +16,17 @@ struct connected {
 	struct lk__conn *conns[2];  /* by enum lk__side */
 };
 
+/* A quorum can only decide between pairs: two majorities have a server in common, three permits
+ * have not. */
+static const char *const refusals_of_quorum[LK__KINDS] = {
+	[LK_KIND_SEMAPHORE] =
+		"no semaphore and no rate limit on a quorum: with two permits, each of "
+		"three clients can have the votes of two of three servers; use one "
+		"Redis server, or a lock for each permit",
+	[LK_KIND_LATCH] = "no latch on a quorum: votes of a majority cannot count steps; use one "
+			  "Redis server, or Sentinel",
+};
+
 static struct lk__store *create(const struct lk__target *target, const char *client_id)
 {
 	struct lk__redis *redis = calloc(1, sizeof(*redis));
@@ -24,6 +35,7 @@ static struct lk__store *create(const struct lk__target *target, const char *cli
 		return NULL;
 	redis->store.ops = &lk__redis_store;
 	redis->store.links = target->quorum ? (unsigned)target->member_count : 1;
+	redis->store.refusals = target->quorum ? refusals_of_quorum : NULL;
 	lk__space_init(&redis->space, target->prefix, target->db, client_id);
 	redis->space.grace_ms = target->grace_ms;
 	redis->space.quorum = target->quorum;

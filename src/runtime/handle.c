@@ -83,37 +83,13 @@ static void adopt(struct lk_client *client, struct lk__handle *handle, struct lk
 			prepare(client->links[i], handle);
 }
 
-static lk_err refuse_kind_of_store(uint8_t kind)
-{
-	if (kind == LK_KIND_LOCK)
-		return LK_OK;
-	if (kind == LK_KIND_LATCH)
-		return lk__failf(LK_EUNSUPPORTED,
-		                 "no latch on etcd: only locks so far; use one Redis server, "
-		                 "Sentinel, or a Cluster");
-	return lk__failf(LK_EUNSUPPORTED,
-	                 "no semaphore and no rate limit on etcd: only locks so far; use one Redis "
-	                 "server, or a lock for each permit");
-}
-
-/* A quorum can only decide between pairs: two majorities have a server in common, three permits
- * have not. */
 static lk_err refuse_kind(const struct lk_client *client, uint8_t kind)
 {
-	if (client->store->only_locks)
-		return refuse_kind_of_store(kind);
-	if (!lk__client_is_quorum(client) || kind == LK_KIND_LOCK)
+	const char *const *refusals = client->store->refusals;
+
+	if (!refusals || !refusals[kind])
 		return LK_OK;
-	if (kind == LK_KIND_LATCH)
-		return lk__failf(
-			LK_EUNSUPPORTED,
-			"no latch on a quorum: votes of a majority cannot count steps; use "
-			"one Redis server, or Sentinel");
-	return lk__failf(
-		LK_EUNSUPPORTED,
-		"no semaphore and no rate limit on a quorum: with two permits, each of three "
-		"clients can have the votes of two of three servers; use one Redis server, "
-		"or a lock for each permit");
+	return lk__failf(LK_EUNSUPPORTED, "%s", refusals[kind]);
 }
 
 lk_err lk__quorum_check_lease(const struct lk_client *client, int64_t lease_ms)
