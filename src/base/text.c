@@ -7,6 +7,10 @@
 
 #define ID_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
+/* lk__escape_format() cuts to this size before escaping.  Larger than lk__why's text, so that a cut
+ * shows as "...". */
+#define RAW_SIZE 512
+
 #define SAFE_DIGITS 18 /* any number of so many digits fits into an int64_t */
 
 static const char hex_lower[] = "0123456789abcdef";
@@ -38,6 +42,18 @@ size_t lk__escape(char *out, size_t size, const char *in, size_t len)
 	}
 	out[pos] = '\0';
 	return pos;
+}
+
+void lk__escape_format(char *out, size_t size, const char *fmt, va_list args)
+{
+	char raw[RAW_SIZE];
+	int len = vsnprintf(raw, sizeof(raw), fmt, args);
+
+	if (len < 0)
+		len = 0;
+	if ((size_t)len >= sizeof(raw))
+		len = (int)sizeof(raw) - 1;
+	lk__escape(out, size, raw, (size_t)len);
 }
 
 /* The bytes that would end a hash tag, break a log line or look like an escape: up to 0x20, 0x7f,

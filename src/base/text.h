@@ -3,6 +3,7 @@
 #ifndef LK__TEXT_H
 #define LK__TEXT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,6 +15,9 @@ size_t lk__name_len(const char *name, size_t len);
  * Cut to size with "..." at the end.  Always NUL-terminated (size >= 4).  Returns the length
  * written. */
 size_t lk__escape(char *out, size_t size, const char *in, size_t len);
+/* The same with what vprintf() would print. */
+void lk__escape_format(char *out, size_t size, const char *fmt, va_list args)
+	__attribute__((format(printf, 3, 0)));
 
 /* Percent-encode '%', '{', '}', bytes <= 0x20 and 0x7f; all other bytes stay.  out needs 3 * len +
  * 1 bytes.  Returns the length.  Injective. */
