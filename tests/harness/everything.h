@@ -6,7 +6,8 @@
 #include <latchkey.h>
 
 /* Use all as the user "latchkey" with the password "SECRET", on the names "a b", "s" and "l".
- * Returns the first failure; *step names the step that failed. */
+ * Kinds that the store does not have are left out.  Returns the first failure; *step names the step
+ * that failed. */
 lk_err use_everything(const char *url, const char **step);
 
 #endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT
+ * The role that docs/etcd.md has administrators create.  Its rights suffice for everything that the
+ * library does on etcd, and without any part of them a call and lk_doctor() say what is missing. */
+#include "harness/etcd_server.h"
+#include "harness/everything.h"
+#include "harness/handles.h"
+#include "harness/process.h"
+#include "harness/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define LINE_MAX_LEN 200
+#define ROOT "--user root:r "
+
+static struct etcd_servers servers;
+
+/* Run the page's commands, which begin so. */
+#define COMMAND "    etcdctl "
+
+static void run_the_page(void)
+{
+	FILE *page = fopen("docs/etcd.md", "re");
+	char line[LINE_MAX_LEN];
+	int count = 0;
+
+	ck_assert(page != NULL);
+	while (fgets(line, sizeof(line), page)) {
+		line[strcspn(line, "\n")] = '\0';
+		if (strncmp(line, COMMAND "role ", strlen(COMMAND "role ")) != 0)
+			continue;
+		etcd_ctl(&servers, "%s", line + strlen(COMMAND));
+		count++;
+	}
+	fclose(page);
+	ck_assert_int_eq(count, 2);
+}
+
+/* A node that demands users; "latchkey" has that role. */
+static void begin(void)
+{
+	memset(&servers, 0, sizeof(servers));
+	servers.args[0] = "--bcrypt-cost";
+	servers.args[1] = "4";
+	etcd_start(&servers, 1);
+	etcd_ctl(&servers, "user add root:r");
+	etcd_ctl(&servers, "role add root");
+	etcd_ctl(&servers, "user grant-role root root");
+	etcd_ctl(&servers, "user add latchkey:SECRET");
+}
+
+static void protect(void)
+{
+	etcd_ctl(&servers, "user grant-role latchkey latchkey");
+	etcd_ctl(&servers, "auth enable");
+}
+
+/* ---- What lk_doctor() finds of rights ------------------------------------------------------- */
+
+static struct {
+	lk_fitness worst;
+	char texts[2000], cures[2000];
+} rights;
+
+static void keep(void *arg, const lk_finding *finding)
+{
+	(void)arg;
+	if (strcmp(finding->topic, "rights") != 0)
+		return;
+	if (finding->fitness > rights.worst)
+		rights.worst = finding->fitness;
+	snprintf(rights.texts + strlen(rights.texts), sizeof(rights.texts) - strlen(rights.texts),
+	         "%s\n", finding->text);
+	snprintf(rights.cures + strlen(rights.cures), sizeof(rights.cures) - strlen(rights.cures),
+	         "%s\n", finding->cure);
+}
+
+static void examine(void)
+{
+	memset(&rights, 0, sizeof(rights));
+	OK(lk_doctor(etcd_url(&servers, "latchkey:SECRET@", ""), NULL, keep, NULL, NULL));
+}
+
+TEST_LIMIT(role_in_the_page_is_enough, 120)
+{
+	const char *step;
+
+	begin();
+	run_the_page();
+	protect();
+	ck_assert_msg(use_everything(etcd_url(&servers, "", ""), &step) == LK_OK, "%s: %s", step,
+	              lk_errmsg());
+	examine();
+	ck_assert_msg(rights.worst == LK_FIT, "%s", rights.texts);
+	etcd_stop(&servers);
+}
+
+/* ---- Each part of it ------------------------------------------------------------------------ */
+
+/* The page's table: what the role's one right consists of. */
+static const struct part {
+	const char *keys, *right; /* the right is "read" or "readwrite" */
+	const char *without;      /* what is left without a part of it */
+	const char *found;        /* by lk_doctor() */
+	lk_err err;               /* of what needs it */
+	lk_fitness fitness;
+} parts[] = {
+	{"lk/A lk/[", "read", NULL, "the kinds of names: ", LK_EAUTH, LK_UNFIT},
+	{"lk/L/ lk/L0", "readwrite", NULL, "tickets of locks: ", LK_EAUTH, LK_UNFIT},
+	{"lk/c/ lk/c0", "readwrite", "read", "mailboxes: ", LK_EAUTH, LK_UNFIT},
+	{"lk/c/ lk/c0", "readwrite", "write", "mailboxes: ", LK_EAUTH, LK_UNFIT},
+	{"lk/e/ lk/e0", "readwrite", "read", "eras: ", LK_EAUTH, LK_UNFIT},
+	{"lk/e/ lk/e0", "readwrite", "write", "eras: ", LK_EAUTH, LK_UNFIT},
+	/* Only for queries, and to be shown by those of others. */
+	{"lk/i/ lk/i0", "readwrite", "write", "details of clients: ", LK_EAUTH, LK_FIT_WARN},
+	{"lk/i/ lk/i0", "readwrite", "read", "details of clients: ", LK_OK, LK_FIT_WARN},
+};
+
+static void lacks(const struct part *part)
+{
+	const char *step = "";
+	lk_err err;
+
+	examine();
+	ck_assert_msg(rights.worst == part->fitness && strstr(rights.texts, part->found), "%s: %s",
+	              part->keys, rights.texts);
+	ck_assert_ptr_nonnull(strstr(rights.cures,
+	                             "etcdctl role grant-permission ROLE readwrite --prefix=true "
+	                             "lk/"));
+	err = use_everything(etcd_url(&servers, "", ""), &step);
+	ck_assert_msg(err == part->err, "%s without all of %s: %s: %s", part->keys, part->right,
+	              lk_err_name(err), step);
+	ck_assert_msg(!err || strstr(lk_errmsg(),
+	                             "permission denied (the user's role needs readwrite for the "
+	                             "prefix of the keys)"),
+	              "%s: %s", step, lk_errmsg());
+}
+
+TEST_LIMIT(each_part_of_the_role_is_needed, 240)
+{
+	const char *step;
+
+	begin();
+	etcd_ctl(&servers, "role add latchkey");
+	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
+		etcd_ctl(&servers, "role grant-permission latchkey %s %s", parts[i].right,
+		         parts[i].keys);
+	protect();
+	ck_assert_msg(use_everything(etcd_url(&servers, "", ""), &step) == LK_OK, "%s: %s", step,
+	              lk_errmsg());
+	examine();
+	ck_assert_int_eq(rights.worst, LK_FIT);
+	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+		etcd_ctl(&servers, ROOT "role revoke-permission latchkey %s", parts[i].keys);
+		if (parts[i].without)
+			etcd_ctl(&servers, ROOT "role grant-permission latchkey %s %s",
+			         parts[i].without, parts[i].keys);
+		lacks(&parts[i]);
+		etcd_ctl(&servers, ROOT "role grant-permission latchkey %s %s", parts[i].right,
+		         parts[i].keys);
+	}
+	etcd_stop(&servers);
+}
