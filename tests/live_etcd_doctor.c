@@ -76,6 +76,17 @@ static bool says(const char *topic, lk_fitness fitness, const char *text)
 	return false;
 }
 
+static bool cures(const char *topic, const char *text)
+{
+	for (int i = 0; i < report.count; i++)
+		if (!strcmp(report.findings[i].topic, topic) &&
+		    strstr(report.findings[i].cure, text))
+			return true;
+	return false;
+}
+
+#define CURES(topic_, part_) ck_assert_msg(cures(topic_, part_), "no cure of %s: %s", topic_, part_)
+
 #define SAYS(topic_, fitness_, part_)                                                              \
 	ck_assert_msg(says(topic_, fitness_, part_), "not said of %s: %s", topic_, part_)
 
@@ -134,9 +145,24 @@ TEST_LIMIT(ticket_without_a_lease_is_named, 60)
 	examine(etcd_url(&shared, "", ""));
 	SAYS("tickets", LK_FIT, "1, each under a lease");
 	etcd_ctl(&shared, "put lk/L/stuck%%20one/abc 1");
+	etcd_ctl(&shared, "put lk/S/stuck/abc 1");
+	etcd_ctl(&shared, "put lk/Sstuck 1"); /* these two may be for ever */
+	etcd_ctl(&shared, "put lk/D/stuck/1/a 1");
 	examine(etcd_url(&shared, "", ""));
-	SAYS("tickets", LK_FIT_WARN, "1 of 2, one of \"stuck one\"");
+	SAYS("tickets", LK_FIT_WARN,
+	     "2 without a lease that lives, the first is "
+	     "lk/L/stuck%20one/abc: ");
+	CURES("tickets", "etcdctl del 'lk/L/stuck%20one/abc', unless its owner lives");
 	etcd_ctl(&shared, "del --prefix lk/L/stuck");
+	etcd_ctl(&shared, "del lk/S/stuck/abc");
+	etcd_ctl(&shared, "put lk/L/it\\'s/abc 1");
+	examine(etcd_url(&shared, "", ""));
+	SAYS("tickets", LK_FIT_WARN, "1 without a lease");
+	CURES("tickets", "etcdctl del KEY, unless its owner lives");
+	etcd_ctl(&shared, "del --prefix lk/L/it");
+	examine(etcd_url(&shared, "", ""));
+	SAYS("tickets", LK_FIT, "1, each under a lease");
+	etcd_ctl(&shared, "del --prefix lk/");
 	OK(lk_client_close(client));
 }
 
@@ -163,16 +189,21 @@ TEST_LIMIT(revisions_that_are_not_compacted_are_a_risk, 60)
 TEST_LIMIT(full_member_is_unfit, 120)
 {
 	struct etcd_servers servers = {.args = {"--quota-backend-bytes", "1048576", NULL}};
+	bool has_quota, was_close = false;
 
 	etcd_start(&servers, 1);
+	has_quota = strstr(etcd_ctl(&servers, "version"), " 3.6.");
+
 	examine(etcd_url(&servers, "", ""));
 	ck_assert_int_ne(topic_is("space"), LK_UNFIT);
 	for (int i = 0; i < 20 && !says("space", LK_UNFIT, "no space is left"); i++) {
+		was_close |= says("space", LK_UNFIT, " of 1.0 MiB are used: at the limit ");
 		etcd_ctl(&servers,
 		         "put big$$ $(head -c 100000 /dev/zero | tr '\\0' x) 2>&1 || true");
 		examine(etcd_url(&servers, "", ""));
 	}
 	SAYS("space", LK_UNFIT, "no space is left");
+	ck_assert_int_eq(was_close, has_quota); /* only 3.6 reports it */
 	etcd_stop(&servers);
 }
 
@@ -209,6 +240,32 @@ TEST_LIMIT(missing_rights_are_named, 120)
 	ck_assert(!says("rights", LK_UNFIT, "the kinds of names"));
 	examine(etcd_url(&servers, "u:wrong@", ""));
 	ck_assert_int_eq(topic_is("reachable"), LK_UNFIT);
+	etcd_stop(&servers);
+}
+
+/* 3.4 shows its status to all, newer ones to users. */
+TEST_LIMIT(missing_user_is_demanded, 120)
+{
+	struct etcd_servers servers = {.args = {"--bcrypt-cost", "4", NULL}};
+	const char *topic = "reachable";
+
+	etcd_start(&servers, 1);
+	examine(etcd_url(&servers, "u:p@", ""));
+	SAYS("reachable", LK_UNFIT, "authentication is not enabled");
+	CURES("reachable", "leave user and password out of the URL");
+	etcd_ctl(&servers, "user add root:r");
+	etcd_ctl(&servers, "role add root");
+	etcd_ctl(&servers, "user grant-role root root");
+	etcd_ctl(&servers, "auth enable");
+	examine(etcd_url(&servers, "", ""));
+	if (topic_is("reachable") == LK_FIT)
+		topic = "rights";
+	SAYS(topic, LK_UNFIT, "user name is empty");
+	CURES(topic, "name a user and a password (etcd://USER:PASSWORD@HOST), or use etcds:// with "
+	             "a client certificate");
+	ck_assert(!cures(topic, "grant-permission"));
+	examine(etcd_url(&servers, "root:wrong@", ""));
+	CURES("reachable", "use a user and a password that the members accept");
 	etcd_stop(&servers);
 }
 

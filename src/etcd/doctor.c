@@ -129,19 +129,39 @@ static void choose(struct lk__etcd_exam *exam)
 	}
 }
 
-static const char *cure_of(const struct lk__etcd_exam *exam, lk_err err)
+const char *lk__etcd_doctor_user(const struct lk__etcd_exam *exam)
 {
-	if (err == LK_EAUTH)
-		return exam->target->tls ? "use a user, a password and a client certificate that "
-		                           "the members accept"
-		                         : "use a user and a password that the members accept";
-	if (err == LK_EINVALID)
+	const struct lk__target *target = exam->target;
+
+	if (target->user)
+		return target->tls ? "use a user, a password and a client certificate that the "
+		                     "members accept"
+		                   : "use a user and a password that the members accept";
+	return target->tls ? "name a user and a password (etcds://USER:PASSWORD@HOST), or a "
+	                     "client certificate (cert=FILE&key=FILE), that the members accept"
+	                   : "name a user and a password (etcd://USER:PASSWORD@HOST), or use "
+	                     "etcds:// with a client certificate";
+}
+
+static const char *cure_of(const struct lk__etcd_exam *exam, const struct lk__why *why)
+{
+	if (strstr(why->text, "authentication is not enabled"))
+		return "leave user and password out of the URL, or etcdctl auth enable";
+	if (why->err == LK_EAUTH)
+		return lk__etcd_doctor_user(exam);
+	if (why->err == LK_EINVALID)
 		return "correct the URL, or the file that it names";
-	if (exam->target->tls && err == LK_ESERVER)
+	if (exam->target->tls && why->err == LK_ESERVER)
 		return "correct the URL, or the member's certificate";
-	if (err == LK_ESERVER)
+	if (why->err == LK_ESERVER)
 		return "check that an etcd 3 listens there for clients";
 	return "start the member, or correct the URL";
+}
+
+struct lk__bytes lk__etcd_doctor_key(const struct lk__etcd_exam *exam, char key[LK__ETCD_OWN_MAX])
+{
+	snprintf(key, LK__ETCD_OWN_MAX, "%s/L/", exam->target->prefix);
+	return lk__bytes_of(key);
 }
 
 static void check_reachable(struct lk__etcd_exam *exam)
@@ -156,7 +176,7 @@ static void check_reachable(struct lk__etcd_exam *exam)
 			lk__etcd_report(exam, LK_FIT, "reachable", "", "%s answers", member->text);
 		else
 			lk__etcd_report(exam, known ? LK_FIT_WARN : LK_UNFIT, "reachable",
-			                cure_of(exam, member->why.err), "%s", member->why.text);
+			                cure_of(exam, &member->why), "%s", member->why.text);
 	}
 }
 
@@ -249,12 +269,13 @@ static int compare_i64(const void *a, const void *b)
 
 static void check_latency(struct lk__etcd_exam *exam)
 {
-	const struct lk__etcd_range range = {.key = lk__bytes_of("latency"), .count_only = true};
+	char key[LK__ETCD_OWN_MAX], bytes[LK__ETCD_OWN_MAX + 64];
+	const struct lk__etcd_range range = {.key = lk__etcd_doctor_key(exam, key),
+	                                     .count_only = true};
 	struct lk__etcd_verdict verdict;
 	struct lk__h2_event event;
 	struct lk__pb_writer writer;
 	int64_t taken_ns[READS];
-	char bytes[64];
 
 	for (int i = 0; i < READS; i++) {
 		int64_t start_ns = lk__now_ns();
@@ -276,24 +297,31 @@ static void check_latency(struct lk__etcd_exam *exam)
 	                (double)taken_ns[MEDIAN] / (double)MS);
 }
 
-static void check_tls(struct lk__etcd_exam *exam)
+static void check_certificate(struct lk__etcd_exam *exam, const struct lk__etcd_examined *member)
 {
 	struct lk__tls_facts facts;
 	bool is_late;
 
-	lk__tls_look(exam->peer->socket.secure->tls, &facts);
+	lk__tls_look(member->peer->socket.secure->tls, &facts);
 	is_late = facts.days_left < CERTIFICATE_WARN_DAYS;
-	if (exam->target->tls_unverified)
+	lk__etcd_report(exam, is_late ? LK_FIT_WARN : LK_FIT, "tls",
+	                is_late ? "renew the member's certificate" : "",
+	                "%s: %s, %s; the certificate is for %s and valid for %d more days",
+	                member->text, facts.version, facts.cipher, facts.name, facts.days_left);
+}
+
+static void check_tls(struct lk__etcd_exam *exam)
+{
+	if (exam->target->tls_unverified) {
 		lk__etcd_report(exam, LK_UNFIT, "tls",
 		                "remove verify=none, and name the CA's file: ca=FILE",
-		                "%s, but the member is not verified: any machine on the way can "
-		                "read and change all",
-		                facts.version);
-	else
-		lk__etcd_report(exam, is_late ? LK_FIT_WARN : LK_FIT, "tls",
-		                is_late ? "renew the member's certificate" : "",
-		                "%s, %s; the certificate is for %s and valid for %d more days",
-		                facts.version, facts.cipher, facts.name, facts.days_left);
+		                "the members are not verified: any machine on the way can read and "
+		                "change all");
+		return;
+	}
+	for (int i = 0; i < exam->count; i++)
+		if (exam->members[i].is_known)
+			check_certificate(exam, &exam->members[i]);
 }
 
 /* ---- The whole ------------------------------------------------------------------------------ */

@@ -4,6 +4,7 @@
 #define LK__ETCD_DOCTOR_H
 
 #include "etcd_store.h"
+#include "keys.h"
 #include "messages.h"
 #include "status.h"
 
@@ -40,6 +41,11 @@ void lk__etcd_report(struct lk__etcd_exam *exam, lk_fitness fitness, const char 
 bool lk__etcd_examine(struct lk__etcd_exam *exam, const char *path,
                       const struct lk__pb_writer *message, struct lk__h2_event *event,
                       struct lk__etcd_verdict *verdict);
+
+/* The cure if the members accept no user, or demand one. */
+const char *lk__etcd_doctor_user(const struct lk__etcd_exam *exam);
+/* Write a key that the user may read; nothing has it. */
+struct lk__bytes lk__etcd_doctor_key(const struct lk__etcd_exam *exam, char key[LK__ETCD_OWN_MAX]);
 
 /* doctor_store.c: topics "space", "rights" and "tickets". */
 void lk__etcd_doctor_space(struct lk__etcd_exam *exam);

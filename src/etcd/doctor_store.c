@@ -25,13 +25,13 @@ int64_t lk__etcd_revisions_max = 1000000;
 /* Can the store be read as it was then? */
 static bool is_kept(struct lk__etcd_exam *exam, int64_t revision)
 {
-	const struct lk__etcd_range range = {
-		.key = lk__bytes_of("revision"), .revision = revision, .count_only = true};
+	char key[LK__ETCD_OWN_MAX], bytes[LK__ETCD_OWN_MAX + 64];
+	struct lk__etcd_range range = {.revision = revision, .count_only = true};
 	struct lk__etcd_verdict verdict;
 	struct lk__h2_event event;
 	struct lk__pb_writer writer;
-	char bytes[64];
 
+	range.key = lk__etcd_doctor_key(exam, key);
 	lk__pb_writer_init(&writer, bytes, sizeof(bytes));
 	lk__etcd_put_range(&writer, &range);
 	return lk__etcd_examine(exam, "/etcdserverpb.KV/Range", &writer, &event, &verdict) &&
@@ -53,7 +53,7 @@ static bool lacks_space(struct lk__etcd_exam *exam, const struct lk__etcd_examin
 		lk__etcd_report(exam, LK_UNFIT, "space",
 		                "start it with " AUTO_COMPACTION ", and etcdctl defrag; or raise "
 		                "--quota-backend-bytes",
-		                "%s: %.0f of %.0f MiB are used: at the limit nothing can be "
+		                "%s: %.1f of %.1f MiB are used: at the limit nothing can be "
 		                "acquired",
 		                member->text, (double)member->size / MIB,
 		                (double)member->quota / MIB);
@@ -167,6 +167,11 @@ static bool report_right(struct lk__etcd_exam *exam, enum lk__etcd_meaning meani
 
 	if (meaning == LK__ETCD_DONE)
 		return true;
+	if (strstr(event->text, LK__ETCD_NO_USER)) {
+		lk__etcd_report(exam, LK_UNFIT, "rights", lk__etcd_doctor_user(exam),
+		                "etcd demands a user: %s", event->text);
+		return false;
+	}
 	snprintf(cure, sizeof(cure),
 	         "etcdctl role grant-permission ROLE readwrite --prefix=true %s/",
 	         exam->target->prefix);
@@ -188,6 +193,8 @@ void lk__etcd_doctor_rights(struct lk__etcd_exam *exam)
 	for (size_t i = 0; i < sizeof(rights) / sizeof(*rights) && !exam->is_lost; i++) {
 		meaning = try_right(exam, i, &event);
 		has_all &= report_right(exam, meaning, &event, rights[i].what, rights[i].is_needed);
+		if (strstr(event.text, LK__ETCD_NO_USER))
+			return; /* as for each of them */
 	}
 	meaning = try_lease(exam, &event);
 	has_all &= report_right(exam, meaning, &event, "leases", true);
@@ -200,9 +207,24 @@ void lk__etcd_doctor_rights(struct lk__etcd_exam *exam)
 
 /* ---- Tickets -------------------------------------------------------------------------------- */
 
+/* Which keys have to end with their clients.  Steps of a latch may have no lease. */
+static const struct {
+	char kind;
+	bool has_tickets; /* <kind>/<name>/...: each under a lease */
+} kinds[] = {
+	{LK__ETCD_LATCH, false},
+	{LK__ETCD_LOCK, true},
+	{LK__ETCD_SEMAPHORE, true},
+};
+
 struct tickets {
-	int count, ended; /* ended: they never end, for their leases have */
-	char first[200];  /* the name of one of these */
+	int64_t count;                /* of tickets */
+	int looked_at;                /* of them */
+	int ended;                    /* keys that never end: they have no lease, or it has ended */
+	char first[LK__ETCD_KEY_MAX]; /* one of these, escaped */
+	bool is_plain;                /* first can be written in a command */
+	int lease_count;
+	int64_t leases[LEASES_MAX]; /* that live */
 };
 
 /* Does the store know the lease?  Also if nothing is known. */
@@ -214,8 +236,6 @@ static bool lives(struct lk__etcd_exam *exam, int64_t lease)
 	struct lk__pb_writer writer;
 	char bytes[32];
 
-	if (!lease)
-		return false;
 	lk__pb_writer_init(&writer, bytes, sizeof(bytes));
 	lk__etcd_put_time_to_live(&writer, lease);
 	if (!lk__etcd_examine(exam, "/etcdserverpb.Lease/LeaseTimeToLive", &writer, &event,
@@ -227,36 +247,54 @@ static bool lives(struct lk__etcd_exam *exam, int64_t lease)
 	return answer.ttl_s >= 0;
 }
 
-static void note_ended(struct lk__etcd_exam *exam, struct tickets *tickets, struct lk__bytes key)
+static void note_ended(struct tickets *tickets, struct lk__bytes key)
 {
-	size_t head = strlen(exam->target->prefix) + strlen("/L/");
-	const char *text = (const char *)key.data + head;
-	const char *slash = key.len > head ? memchr(text, '/', key.len - head) : NULL;
-	char name[LK__ETCD_NAME_MAX + 1];
-	size_t len;
+	const char *text = key.data;
 
-	if (!tickets->ended++ && slash && slash - text <= LK__ETCD_NAME_MAX &&
-	    lk__etcd_read_name(name, &len, text, (size_t)(slash - text)))
-		lk__escape(tickets->first, sizeof(tickets->first), name, len);
+	if (tickets->ended++)
+		return;
+	lk__escape(tickets->first, sizeof(tickets->first), text, key.len);
+	tickets->is_plain = key.len < sizeof(tickets->first);
+	for (size_t i = 0; i < key.len; i++)
+		tickets->is_plain &= text[i] > ' ' && text[i] < 0x7f && !strchr("'\\", text[i]);
 }
 
-/* Count the first tickets, and look at some of their leases; false when they cannot be read. */
-static bool count_tickets(struct lk__etcd_exam *exam, struct tickets *tickets)
+/* Look at a key, unless its lease would be one too many. */
+static void look_at(struct lk__etcd_exam *exam, struct tickets *tickets,
+                    const struct lk__etcd_kv *kv, bool is_ticket)
+{
+	int known = 0;
+
+	if (!kv->lease && !is_ticket)
+		return;
+	while (known < tickets->lease_count && tickets->leases[known] != kv->lease)
+		known++;
+	if (kv->lease && known == LEASES_MAX)
+		return;
+	tickets->looked_at += is_ticket;
+	if (!kv->lease || (known == tickets->lease_count && !lives(exam, kv->lease)))
+		note_ended(tickets, kv->key);
+	else if (known == tickets->lease_count)
+		tickets->leases[tickets->lease_count++] = kv->lease;
+}
+
+/* Count the tickets of a kind, and look at the first keys; false when they cannot be read. */
+static bool count_kind(struct lk__etcd_exam *exam, size_t kind, struct tickets *tickets)
 {
 	char from[LK__ETCD_OWN_MAX], to[LK__ETCD_OWN_MAX], bytes[256];
+	const char *tail = kinds[kind].has_tickets ? "/" : "";
 	struct lk__etcd_range range = {.limit = TICKETS_MAX, .keys_only = true};
 	struct lk__etcd_range_answer answer;
 	struct lk__etcd_verdict verdict;
 	struct lk__buf copy = {0};
 	struct lk__h2_event event;
 	struct lk__pb_writer writer;
-	int64_t last = 0;
-	int looks = 0;
 	struct lk__etcd_kv kv;
+	int len;
 
-	*tickets = (struct tickets){0};
-	snprintf(from, sizeof(from), "%s/L/", exam->target->prefix);
-	snprintf(to, sizeof(to), "%s/L0", exam->target->prefix);
+	len = snprintf(from, sizeof(from), "%s/%c%s", exam->target->prefix, kinds[kind].kind, tail);
+	memcpy(to, from, sizeof(to));
+	lk__etcd_range_end(to, (size_t)len);
 	range.key = lk__bytes_of(from);
 	range.range_end = lk__bytes_of(to);
 	lk__pb_writer_init(&writer, bytes, sizeof(bytes));
@@ -267,41 +305,55 @@ static bool count_tickets(struct lk__etcd_exam *exam, struct tickets *tickets)
 		lk__buf_fini(&copy);
 		return false;
 	}
-	tickets->count = (int)answer.count;
-	while (lk__pb_next(&answer.kvs, &kv)) {
-		if (kv.lease && (kv.lease == last || ++looks > LEASES_MAX))
-			continue;
-		if (lives(exam, kv.lease))
-			last = kv.lease;
-		else
-			note_ended(exam, tickets, kv.key);
-	}
+	if (kinds[kind].has_tickets)
+		tickets->count += answer.count;
+	while (lk__pb_next(&answer.kvs, &kv))
+		look_at(exam, tickets, &kv, kinds[kind].has_tickets);
 	lk__buf_fini(&copy);
 	return true;
+}
+
+static bool count_tickets(struct lk__etcd_exam *exam, struct tickets *tickets)
+{
+	*tickets = (struct tickets){0};
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+		if (!count_kind(exam, i, tickets) && kinds[i].kind == LK__ETCD_LOCK)
+			return false;
+	return !exam->is_lost;
+}
+
+static void report_ended(struct lk__etcd_exam *exam, const struct tickets *tickets)
+{
+	char cure[LK__ETCD_KEY_MAX + 100] = "etcdctl del KEY, unless its owner lives";
+
+	if (tickets->is_plain)
+		snprintf(cure, sizeof(cure), "etcdctl del '%s', unless its owner lives",
+		         tickets->first);
+	lk__etcd_report(exam, LK_FIT_WARN, "tickets", cure,
+	                "%d without a lease that lives, the first is %s: they never end by "
+	                "themselves, so each holds its name, or keeps others waiting, for ever",
+	                tickets->ended, tickets->first);
 }
 
 void lk__etcd_doctor_tickets(struct lk__etcd_exam *exam)
 {
 	struct tickets tickets;
-	char cure[300];
 	bool is_read = count_tickets(exam, &tickets);
 
 	if (is_read && tickets.ended) {
 		poll(NULL, 0, AGAIN_MS);
 		is_read = count_tickets(exam, &tickets);
 	}
-	if (!is_read) {
+	if (!is_read)
 		lk__etcd_report(exam, LK_FIT_WARN, "tickets", "",
 		                "cannot tell: they cannot be read");
-		return;
-	}
-	snprintf(cure, sizeof(cure), "latchkey break '%s', unless its holder lives", tickets.first);
-	if (tickets.ended)
-		lk__etcd_report(exam, LK_FIT_WARN, "tickets", cure,
-		                "%d of %d, one of \"%s\", have no lease: they hold their locks, or "
-		                "keep others waiting, for ever",
-		                tickets.ended, tickets.count, tickets.first);
+	else if (tickets.ended)
+		report_ended(exam, &tickets);
+	else if (tickets.looked_at < tickets.count)
+		lk__etcd_report(exam, LK_FIT, "tickets", "",
+		                "%lld, of which %d were examined, each under a lease that lives",
+		                (long long)tickets.count, tickets.looked_at);
 	else
 		lk__etcd_report(exam, LK_FIT, "tickets", "", "%d, each under a lease that lives",
-		                tickets.count);
+		                tickets.looked_at);
 }

@@ -23,7 +23,7 @@ static const struct row rows[] = {
 	{LK__GRPC_UNAUTHENTICATED, "invalid auth token", {LK__ETCD_LOGIN, false}},
 	{LK__GRPC_INVALID_ARGUMENT, "revision of auth store is old", {LK__ETCD_LOGIN, false}},
 	{LK__GRPC_INVALID_ARGUMENT, "authentication failed", {LK__ETCD_DENIED, false}},
-	{LK__GRPC_INVALID_ARGUMENT, "user name is empty", {LK__ETCD_DENIED, false}},
+	{LK__GRPC_INVALID_ARGUMENT, LK__ETCD_NO_USER, {LK__ETCD_DENIED, false}},
 	{LK__GRPC_PERMISSION_DENIED, ANY, {LK__ETCD_DENIED, false}},
 	{LK__GRPC_UNAUTHENTICATED, ANY, {LK__ETCD_DENIED, false}},
 
@@ -85,7 +85,8 @@ const char *lk__etcd_cure(const char *text)
 	} cures[] = {
 		{"permission denied",
 	         " (the user's role needs readwrite for the prefix of the keys)"},
-		{"user name is empty", " (name a user: etcd://USER:PASSWORD@HOST)"},
+		{LK__ETCD_NO_USER, " (name a user, etcd://USER:PASSWORD@HOST, or with etcds:// a "
+	                           "client certificate)"},
 		{"authentication is not enabled", " (leave user and password out of the URL)"},
 	};
 

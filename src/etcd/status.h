@@ -27,6 +27,9 @@ struct lk__etcd_verdict {
 /* The meaning of LK__H2_ANSWER or LK__H2_ENDED.  What is not known is ambiguous. */
 struct lk__etcd_verdict lk__etcd_judge(const struct lk__h2_event *event);
 
+/* Part of etcd's text if it knows users, and the call has none. */
+#define LK__ETCD_NO_USER "user name is empty"
+
 /* What to do about a refusal with that text, " (...)", or "". */
 const char *lk__etcd_cure(const char *text);
 
