@@ -564,7 +564,8 @@ LK_API lk_err lk_lock_close(lk_lock *lock);
  * LK_EREPLICAS  not held: too few replicas confirmed the grant in time, however long the wait may
  *               last (see lk_client_open()); the client releases what the server has granted
  * LK_EAUTH, LK_ESERVER, LK_EFOREIGN   not held: the store refused; lk_errmsg() has the reason.
- *               LK_ESERVER also means that the counter of fences is damaged or used up
+ *               LK_ESERVER also means that the counter of fences is damaged or used up; or that
+ *               etcd is full, which the call finds out only at the end of its wait
  * LK_EAGAIN     not held: the store refused temporarily, and wait_ms is 0.  With a longer wait,
  *               the call repeats the request until the wait is over
  * LK_EINVALID   wait_ms is below -1

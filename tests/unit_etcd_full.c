@@ -4,6 +4,7 @@
 #include "harness/virtual_etcd.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static const struct em_setup one = {.members = 1}, three = {.members = 3};
 
@@ -47,6 +48,47 @@ TEST(full_store_releases_and_renews)
 	ve_done(ops[2], LK_OK);
 	ve_releases(2);
 	ck_assert_int_eq(ve_tickets(), 0);
+	em_set_full(ve.model, false);
+	ve_end();
+}
+
+/* Nobody holds the lock: it is not busy. */
+TEST(wait_in_a_full_store_ends_with_the_reason)
+{
+	for (int cuts = 0; cuts < 2; cuts++) {
+		struct lk__op *op;
+		ve_start(&one, 1);
+		em_set_full(ve.model, true);
+		op = ve_acquire(0);
+		ve_pass(1000);
+		if (cuts) { /* the ask may have been executed, as far as the client knows */
+			ve_cut(0);
+			ve_join(0, 0);
+		}
+		ve_pass(2000);
+		ve_waits(op);
+		ve_give_up(0, op, LK_ETIMEDOUT);
+		ve_pass(1000);
+		ve_done(op, LK_ESERVER);
+		ck_assert_ptr_nonnull(strstr(op->why.text, "space exceeded"));
+		em_set_full(ve.model, false);
+		ve_holds(0);
+		ve_releases(0);
+		ve_end();
+	}
+}
+
+TEST(cancelled_wait_in_a_full_store_was_cancelled)
+{
+	struct lk__op *op;
+
+	ve_start(&one, 1);
+	em_set_full(ve.model, true);
+	op = ve_acquire(0);
+	ve_pass(1000);
+	ve_give_up(0, op, LK_ECANCELED);
+	ve_pass(1000);
+	ve_done(op, LK_ECANCELED);
 	em_set_full(ve.model, false);
 	ve_end();
 }

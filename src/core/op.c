@@ -173,6 +173,17 @@ static void complete_refused(struct lk__core *core, struct lk__op *op,
 	}
 }
 
+/* A wait whose requests the store refused for something that an operator has to mend, as etcd does
+ * when it is full, ends with that error: the lock is not busy.  They are repeated all the same. */
+static lk_err refusal_of(const struct lk__core *core, struct lk__op *op,
+                         const struct lk__ticket *ticket, lk_err why)
+{
+	if (why != LK_ETIMEDOUT || ticket->state != LK__ASKING || !ticket->refusals ||
+	    ticket->refusal != LK_ESERVER)
+		return why;
+	return lk__why_set(&op->why, LK_ESERVER, "%s", refusal_text(core, ticket));
+}
+
 /* A majority of the quorum's servers does not vote: say why.  Keep the error of a wait, unless it
  * has asked none. */
 static lk_err explain(const struct lk__core *core, struct lk__op *op, lk_err why, bool unasked)
@@ -207,6 +218,8 @@ static void give_up_grant(struct lk__core *core, int64_t now_ns, struct lk__op *
 		why = explain(core, op, why, unasked);
 	else if (unasked && why == LK_ETIMEDOUT && !lk__session_is_up(ticket->session))
 		why = lk__session_unasked(ticket->session);
+	else if (ticket)
+		why = refusal_of(core, op, ticket, why);
 	if (queue->first || queue->hold || !ticket) {
 		complete_refused(core, op, ticket, why);
 		return;
