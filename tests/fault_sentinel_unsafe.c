@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What remains unsafe with Sentinel (F7 to F11 of the fault list; docs/protocol.md names each):
+ * What remains unsafe with Sentinel (F7 to F11 of the fault list; docs/redis.md names each):
  * each test causes one case, shows two valid holds at once, and shows what prevents them. */
 #include "harness/fake_sentinel.h"
 #include "harness/grace.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The user that docs/protocol.md has administrators create.  Its rights suffice for everything
+ * The user that docs/redis.md has administrators create.  Its rights suffice for everything
  * that locks, semaphores and latches do, and each right that the page calls necessary is necessary.
  */
 #include "latch_watch.h"
@@ -21,7 +21,7 @@
 
 static void read_rule(char rule[RULE_MAX])
 {
-	FILE *page = fopen("docs/protocol.md", "re");
+	FILE *page = fopen("docs/redis.md", "re");
 
 	ck_assert(page != NULL);
 	while (fgets(rule, RULE_MAX, page) && strncmp(rule, COMMAND, strlen(COMMAND)) != 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The user that docs/protocol.md has administrators create at each node of a Cluster: its rights
+ * The user that docs/cluster.md has administrators create at each node of a Cluster: its rights
  * suffice for everything, and each that the page calls necessary is necessary. */
 #include "harness/cluster_setup.h"
 #include "harness/cluster_slots.h"
@@ -25,7 +25,7 @@ CLUSTER_SETUP_SHARED(NULL)
 
 static void read_rule(char rule[RULE_MAX])
 {
-	FILE *page = fopen("docs/protocol.md", "re");
+	FILE *page = fopen("docs/cluster.md", "re");
 
 	ck_assert(page != NULL);
 	while (fgets(rule, RULE_MAX, page) &&

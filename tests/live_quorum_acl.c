@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The user that docs/protocol.md has administrators create at each server of a quorum: its rights
+ * The user that docs/quorum.md has administrators create at each server of a quorum: its rights
  * suffice for all that locks do there, and each that the page calls necessary is necessary. */
 #include "harness/handles.h"
 #include "harness/process.h"
@@ -31,7 +31,7 @@ static void at_each(const char *command)
 
 static void read_rule(void)
 {
-	FILE *page = fopen("docs/protocol.md", "re");
+	FILE *page = fopen("docs/quorum.md", "re");
 
 	ck_assert(page != NULL);
 	while (fgets(rule, RULE_MAX, page) &&

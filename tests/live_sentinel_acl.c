@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The user of sentinels that docs/protocol.md has administrators create, on real sentinels: its
+ * The user of sentinels that docs/sentinel.md has administrators create, on real sentinels: its
  * rights suffice to follow a failover, each of them is used, and the rights for doctor suffice. */
 #include "harness/handles.h"
 #include "harness/process.h"
@@ -24,7 +24,7 @@ static struct sentinel_setup setup;
 /* The page's line that begins so, without its end. */
 static void read_line(const char *begins, char line[RULE_MAX])
 {
-	FILE *page = fopen("docs/protocol.md", "re");
+	FILE *page = fopen("docs/sentinel.md", "re");
 
 	ck_assert(page != NULL);
 	while (fgets(line, RULE_MAX, page) && strncmp(line, begins, strlen(begins)) != 0)

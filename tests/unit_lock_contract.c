@@ -469,7 +469,7 @@ TEST(place_of_a_meddling_hand_is_told_as_a_number)
 	contract_stop();
 }
 
-/* Every 10 s, with 2 % jitter, later ranks up to a second later: docs/protocol.md. */
+/* Every 10 s, with 2 % jitter, later ranks up to a second later: docs/redis.md. */
 TEST(queue_outlives_the_longest_time_between_two_asks)
 {
 	static const struct lk__epoch epoch = {.len = 5, .text = "1 a 1"};

@@ -14,10 +14,12 @@
 
 #define PAGE_MAX 131072
 
-static const char *const pages[] = {"README.md",          "CONTRIBUTING.md",  "CHANGELOG.md",
-                                    "docs/protocol.md",   "docs/examples.md", "docs/fence.md",
-                                    "docs/errors.md",     "docs/counters.md", "docs/evidence.md",
-                                    "docs/performance.md"};
+static const char *const pages[] = {"README.md",           "CONTRIBUTING.md",  "CHANGELOG.md",
+                                    "docs/protocol.md",    "docs/examples.md", "docs/fence.md",
+                                    "docs/errors.md",      "docs/counters.md", "docs/evidence.md",
+                                    "docs/performance.md", "docs/redis.md",    "docs/semaphore.md",
+                                    "docs/latch.md",       "docs/sentinel.md", "docs/cluster.md",
+                                    "docs/quorum.md",      "docs/etcd.md"};
 #define PAGES (sizeof(pages) / sizeof(pages[0]))
 
 static void read_page(const char *path, char page[PAGE_MAX])

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The simulator with quorums: a few seeds find nothing, a clock that is set forward leaves two
- * holders where docs/protocol.md says so and not elsewhere, and with one script altered, the named
+ * holders where docs/quorum.md says so and not elsewhere, and with one script altered, the named
  * check finds the bug. */
 #include "sim/sim_scene.h"
 

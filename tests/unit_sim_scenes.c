@@ -81,7 +81,7 @@ static void plan_forgotten_fence(int64_t back_ns)
 }
 
 /* Seed 300329.  With the server's clock set back before, the fence of the lost grant is used again,
- * as docs/protocol.md says. */
+ * as docs/redis.md says. */
 TEST(fence_comes_again_if_counter_and_clock_are_behind)
 {
 	plan_forgotten_fence(20 * SIM_S);
@@ -117,7 +117,7 @@ static void plan_unreported_fence(enum sim_fault_kind kind, int64_t at_ns, bool 
 		add_fault(SIM_CLOCK_BACK, 2, 27 * SIM_S, 30 * SIM_S);
 }
 
-/* Seed 1044.  The hold ended before any report: its fence is used again, as docs/protocol.md
+/* Seed 1044.  The hold ended before any report: its fence is used again, as docs/redis.md
  * says. */
 TEST(fence_comes_again_if_it_was_not_reported_and_the_clock_is_behind)
 {
@@ -215,7 +215,7 @@ static void find_late_opening(void)
 	ck_assert_int_eq(result.tally.released, 2);
 }
 
-/* Seed 800131.  The old opening ends the new wait, as docs/protocol.md says. */
+/* Seed 800131.  The old opening ends the new wait, as docs/latch.md says. */
 TEST(opening_of_a_lost_memory_comes_late)
 {
 	find_late_opening();

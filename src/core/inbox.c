@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Inboxes: in a Cluster a client gets the messages about a name on a sharded channel in the name's
  * slot.  A ticket uses it when it waits, when threads wait behind it, and when it has held for a
- * while; the channel lingers, so that a loop of waits subscribes once.  docs/protocol.md has the
+ * while; the channel lingers, so that a loop of waits subscribes once.  docs/cluster.md has the
  * reasons.
  *
  * An ask before the channel is confirmed only tries: a queued ticket whose client does not hear is

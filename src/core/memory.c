@@ -2,7 +2,7 @@
  * The server's memory: what it knows without a gap since a moment.  The link knows the marker of
  * that memory; scripts that grant compare it, and do nothing for another one.  When the marker has
  * changed, this client takes back the holds that are valid by its own clock: for a grace after the
- * loss, the server grants nothing new, so no other client can hold them.  docs/protocol.md has the
+ * loss, the server grants nothing new, so no other client can hold them.  docs/redis.md has the
  * rules and the reasons. */
 #include "core.h"
 

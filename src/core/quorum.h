@@ -9,7 +9,7 @@
  *   priority the place in the queues, the same on all servers: the time of the servers' clocks when
  *            the ticket asked first
  *
- * docs/protocol.md says why this is safe. */
+ * docs/quorum.md says why this is safe. */
 #ifndef LK__QUORUM_H
 #define LK__QUORUM_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Which server is the master, by the reports of several sentinels: what to dial, and when a link
  * must be cut.  As in core.h nothing here blocks or reads a clock: reports and time are
- * arguments.  docs/protocol.md has the rules and the reasons. */
+ * arguments.  docs/sentinel.md has the rules and the reasons. */
 #ifndef LK__SENTINEL_H
 #define LK__SENTINEL_H
 

@@ -15,7 +15,7 @@
 
 #define TOPIC "quorum"
 #define US_PER_S INT64_C(1000000)
-#define DISTANCE_MAX_US (5 * US_PER_S) /* of the clocks, see docs/protocol.md */
+#define DISTANCE_MAX_US (5 * US_PER_S) /* of the clocks, see docs/quorum.md */
 
 /* What one server says. */
 struct member {

@@ -3,7 +3,7 @@
  *
  * The grants of a replaced master belong to a memory that goes on beside that of the new one.  They
  * exclude each other, and whatever the new master grants after its grace.  Two things are excused,
- * as cases (a) and (d) of docs/protocol.md:
+ * as cases (a) and (d) of docs/redis.md:
  *
  *   - its grants beside holds from before, which the new master has given back or, inside the
  *     grace, handed on: clients hear of a failover one after the other, and the old master serves

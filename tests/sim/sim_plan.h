@@ -176,8 +176,8 @@ struct sim_tally {
 	long long counts, short_counts;  /* of replicas: of them, too few */
 	long long unconfirmed;           /* acquisitions that ended because of that */
 	long long kept;          /* beliefs that a failover had to keep, as it was confirmed */
-	long long fences_again;  /* granted, or held, twice, as docs/protocol.md allows */
-	long long late_openings; /* released a waiter, as docs/protocol.md allows */
+	long long fences_again;  /* granted, or held, twice, as docs/redis.md allows */
+	long long late_openings; /* released a waiter, as docs/latch.md allows */
 	long long leaves_refused;
 	long long requests;     /* of a quorum's clients */
 	long long legs, yields; /* of a quorum: grants of its members, those given back again */
