@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Latchkey: distributed locks, semaphores and latches for C programs.  The shared state lives in a
- * Redis server, called the store here.  A waiting thread sleeps until a message arrives.  In case
- * the message is lost, the client also asks again after 10 s at most.
+ * Redis server, several that act together, or an etcd cluster, called the store here; the README
+ * compares them.  A waiting thread sleeps until a message arrives.  In case the message is lost,
+ * the client also asks again after 10 s at most.
  *
  * Example
  *
@@ -38,6 +39,8 @@
  *    a fence that is smaller than the largest one it has seen.
  *  - The grants of a rate limit and the steps of a latch are not taken back: a server that forgot
  *    them grants the whole limit again, and the latch is absent or has an earlier count.
+ *  - Names and fences of two stores have nothing to do with each other.  To move to another one,
+ *    end all clients, and reset the fences that resources have stored while no client holds.
  *  - If the store's clock runs more than 1 % faster than the client's clock (even for a while, when
  *    it is slewed), leases end too early.  `latchkey doctor` measures the difference.
  *  - A process that is stopped for longer than its lease loses the lock, and learns of the loss
