@@ -136,7 +136,8 @@ command: $(COMMAND)
 # deps* install it; the other goals end and name the goal that does.
 BUILD_GOALS := all lib command examples install uninstall tidy format clean help \
 	$(BUILD)/liblatchkey% $(BUILD)/latchkey $(BUILD)/src/% $(BUILD)/examples/%
-NEEDS := build $(filter demo,$(GOALS)) $(if $(filter lint fuzz,$(GOALS)),ci) \
+DEMO_NEEDS := demo$(if $(filter etcd,$(STORE)),-etcd)
+NEEDS := build $(patsubst demo,$(DEMO_NEEDS),$(filter demo,$(GOALS))) $(if $(filter lint fuzz,$(GOALS)),ci) \
 	$(if $(filter-out $(BUILD_GOALS) demo deps deps-% lint fuzz,$(GOALS)),test)
 LOOK := $(if $(filter demo test test-%,$(GOALS)),,--check)
 

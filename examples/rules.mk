@@ -35,7 +35,8 @@ skip-rate-limit:
 
 ## demo       eight workers, two of which die, under one lock; LOCK=off: without the lock;
 ##            STORE=sentinel, STORE=cluster: with a master that is killed;
-##            STORE=quorum: one of five servers is killed, another one restarts empty
+##            STORE=quorum: one of five servers is killed, another one restarts empty;
+##            STORE=etcd: of three members, the leader is killed
 demo: $(DEMO)
 	@$(DEMO) LOCK=$(LOCK) STORE=$(STORE)
 

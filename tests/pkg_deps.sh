@@ -58,6 +58,11 @@ ends_2 make tests
 says 'missing: gcc .*server.*sqlite3'
 says 'redis-tools.*sqlite3.*, run: make deps-test$'
 silent_about 'apt-get'
+# The demo on etcd needs no server of Redis.
+ends_2 tools/deps --check demo-etcd
+says 'missing: gcc .* nghttp2 etcd$'
+says 'libnghttp2-dev etcd), run: make deps-demo-etcd$'
+silent_about 'server'
 ends_2 make -j4 lint sim
 says 'clang-tidy.*, run: make deps-ci deps-test$'
 [ "$(grep -c 'missing:' "$work/output")" = 1 ] || fail "prints the names more than once"

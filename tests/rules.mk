@@ -27,9 +27,10 @@ TEST_SOURCES := $(filter-out tests/unit_etcd_h2% tests/live_etcd% tests/live_cos
 	tests/cli_etcd%,$(TEST_SOURCES))
 endif
 # What only tools/deps ci brings is not needed for the others.
-ETCD_TESTS := $(patsubst tests/%.c,%,$(filter tests/live_etcd% tests/live_cost_etcd% tests/live_tls_etcd% tests/fault_etcd% \
+ETCD_TESTS := pkg_demo_etcd $(patsubst tests/%.c,%,$(filter tests/live_etcd% tests/live_cost_etcd% tests/live_tls_etcd% tests/fault_etcd% \
 	tests/cli_etcd%,$(TEST_SOURCES)))
 LEFT_OUT_TESTS := $(strip $(if $(shell command -v protoc-c),,unit_etcd_protobuf unit_etcd_protobuf_answers) \
+	$(if $(filter no,$(ETCD)),pkg_demo_etcd) \
 	$(if $(LATCHKEY_ETCD)$(wildcard build/deps/etcd/etcd)$(shell command -v etcd),,$(ETCD_TESTS)))
 TEST_SOURCES := $(filter-out $(LEFT_OUT_TESTS:%=tests/%.c),$(TEST_SOURCES))
 LEAVE_OUT := $(if $(LEFT_OUT_TESTS),LK_LEFT_OUT="$(LEFT_OUT_TESTS)")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The demo: eight processes count the identifiers of all C headers of this machine and merge their
  * counts, batch by batch, into one file under a lock.  A latch starts them together, and a
- * semaphore lets at most three of them read files at once.  A quorum has neither: there a pipe
+ * semaphore lets at most three of them read files at once.  A store may have neither: there a pipe
  * starts them, and all may read.
  *
  *   main        the run from start to end, with a folder and a store of its own
@@ -15,6 +15,7 @@
  *   sentinel    with STORE=sentinel: the servers, whose master is killed as well
  *   cluster     with STORE=cluster: the nodes; the lock's slot moves, and its new master is killed
  *   quorum      with STORE=quorum: five servers; one is killed, another one restarts empty
+ *   etcd        with STORE=etcd: three members, whose leader is killed
  *   report      the result of find, grep, sort and uniq; the table; the verdict */
 #ifndef DEMO_H
 #define DEMO_H
@@ -36,8 +37,10 @@
 #define SERVERS 3
 #define SENTINELS 3
 #define MASTERS 3
-#define NODES 6  /* of a Cluster: node n + 3 is a replica of node n */
-#define VOTERS 5 /* servers of a quorum */
+#define NODES 6            /* of a Cluster: node n + 3 is a replica of node n */
+#define VOTERS 5           /* servers of a quorum */
+#define ETCD_LEASE_MS 6000 /* of three command timeouts */
+#define MEMBERS 3          /* of etcd */
 #define REPLY_SIZE 16384
 #define SERVICE "demo" /* the sentinels' name of it */
 #define ROOT "/usr/include"
@@ -50,25 +53,27 @@ struct meter;
 struct node {
 	pid_t pid; /* 0 = does not run */
 	int port;
+	int peer_port; /* of a member of etcd: for the other members */
 };
 struct service {
 	struct node servers[SERVERS]; /* the first one is the master */
 	struct node sentinels[SENTINELS];
-	struct node nodes[NODES]; /* instead of both; of a quorum VOTERS of them */
+	struct node nodes[NODES]; /* instead of both; of a quorum VOTERS, of etcd MEMBERS of them */
 	char ids[NODES][41];
 	int owner; /* of the lock's slot */
 };
 
-/* What befell the servers of a quorum; a time is 0 before its event. */
+/* What befell the servers of a quorum, or the members of etcd; a time is 0 before its event. */
 struct outage {
-	int64_t killed_us;    /* a server was killed */
+	int64_t killed_us;    /* a server, or etcd's leader, was killed */
 	int64_t granted_us;   /* the first grant after that */
-	int64_t restarted_us; /* another one was killed, to restart empty */
-	int64_t voted_us;     /* it was seen to vote again, and the holder of that time continued */
+	int64_t restarted_us; /* of a quorum: another one was killed, to restart empty */
+	int64_t whole_us;     /* it was seen to vote again, or another leader, and the holder of
+	                       * that time continued */
 	bool lost;            /* that holder had lost the lock */
 };
 
-enum store { LOCAL, SENTINEL, CLUSTER, QUORUM, STORES };
+enum store { LOCAL, SENTINEL, CLUSTER, QUORUM, ETCD, STORES };
 
 enum grant { GRANT_LOCK, GRANT_PERMIT, GRANTS };
 
@@ -83,6 +88,7 @@ struct failover {
 struct demo {
 	bool locked;            /* LOCK=on: with the store */
 	enum store store;       /* STORE= */
+	bool has_only_locks;    /* that store: neither a latch nor a semaphore */
 	int lease_ms;           /* of the lock */
 	char url[120];          /* of the store */
 	char folder[200];       /* for all files of this run */
@@ -112,8 +118,14 @@ bool complain(const char *what, const char *reason);
 /* ---- node.c */
 /* Start a server in a folder of this name and print its port; a sentinel if the name begins so. */
 bool node_start(struct demo *demo, struct node *node, const char *name, volatile const int *stop);
+/* A port that is free now; 0 if none is. */
+int node_pick_port(void);
+/* In a child process that becomes a server: out of the demo's process group, and silent. */
+void node_become_server(void);
 /* Send one command, and read until the server closes; false if nothing came. */
 bool node_ask(const struct node *node, const char *command, char reply[REPLY_SIZE]);
+/* The same for a request of HTTP 1.0, after which the server closes by itself. */
+bool node_get(const struct node *node, const char *request, char reply[REPLY_SIZE]);
 bool node_await(bool (*reached)(struct service *), struct service *service, const char *what,
                 volatile const int *stop);
 void node_kill(struct node *node);
@@ -127,6 +139,13 @@ void quorum_kill_server(struct service *service);
 bool quorum_restart_server(struct demo *demo, volatile const int *stop);
 /* Whether that server has granted anything since. */
 bool quorum_votes_again(const struct service *service);
+
+/* ---- etcd.c: as sentinel.c */
+bool etcd_start(struct demo *demo, volatile const int *stop);
+/* False if none of them leads. */
+bool etcd_kill_leader(struct service *service);
+/* Whether another member leads now. */
+bool etcd_has_leader(const struct service *service);
 
 /* ---- cluster.c: as sentinel.c */
 bool cluster_start(struct demo *demo, volatile const int *stop);
@@ -229,7 +248,8 @@ struct worker {
 	bool killed, stopped;
 	bool moves;    /* holds the lock while its slot moves */
 	bool outlives; /* holds the lock while the master, or a server of the quorum, is killed */
-	bool outlasts; /* holds the lock while a server of the quorum has no vote */
+	bool outlasts; /* holds the lock while a server of the quorum has no vote, or etcd no leader
+	                */
 	bool failed;   /* ended by itself with an error */
 	int merges, losses, refused, reclaimed;
 	int wait_count;
@@ -248,6 +268,8 @@ bool report_limits(const struct demo *demo);
 bool report_failover(const struct demo *demo, const struct worker workers[WORKERS]);
 /* Report what became of the quorum's servers; false if the rules were broken. */
 bool report_outage(const struct demo *demo);
+/* Report what the death of etcd's leader did; false if nothing was granted after it. */
+bool report_leader(const struct demo *demo);
 /* Print the verdict as the last line.  Returns the exit status. */
 int report_verdict(struct demo *demo);
 

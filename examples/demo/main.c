@@ -2,7 +2,8 @@
  * `make demo`: run the demo in a folder and a store of its own, and leave nothing behind.  `make
  * demo LOCK=off` does the same without the lock, `make demo STORE=sentinel` with a service of
  * Sentinel, whose master is killed, `make demo STORE=cluster` with a Cluster, `make demo
- * STORE=quorum` with a quorum of five servers. */
+ * STORE=quorum` with a quorum of five servers, `make demo STORE=etcd` with three members of etcd.
+ */
 #include "demo.h"
 
 #include <errno.h>
@@ -65,6 +66,8 @@ static bool start_store(struct demo *demo)
 		return cluster_start(demo, &interrupted);
 	if (demo->store == QUORUM)
 		return quorum_start(demo, &interrupted);
+	if (demo->store == ETCD)
+		return etcd_start(demo, &interrupted);
 	if (demo->store == SENTINEL)
 		return service_start(demo, &interrupted);
 	snprintf(demo->url, sizeof(demo->url), "local:");
@@ -80,19 +83,24 @@ static bool start_store(struct demo *demo)
 }
 
 /* Set the latch at which the workers start, before they run: counting down an absent latch is an
- * error.  A quorum has no latch; see start_together(). */
-static bool set_latch(const struct demo *demo)
+ * error.  If the store has only locks, see start_together(). */
+static bool set_latch(struct demo *demo)
 {
+	lk_semaphore_options options = {.capacity = READERS};
+	lk_semaphore *readers;
 	lk_client *client;
 	lk_latch *latch;
+	lk_err err;
 	bool ok;
 
-	if (demo->store == QUORUM)
-		return true;
 	if (lk_client_open(demo->url, NULL, &client) != LK_OK)
 		return complain("cannot open the store", lk_errmsg());
-	ok = (lk_latch_open(client, "demo/start", 0, NULL, &latch) == LK_OK &&
-	      lk_latch_set(latch, WORKERS, NULL) == LK_OK) ||
+	err = lk_latch_open(client, "demo/start", 0, NULL, &latch);
+	if (err == LK_OK)
+		err = lk_semaphore_open(client, "demo/readers", 0, &options, &readers);
+	demo->has_only_locks = err == LK_EUNSUPPORTED;
+	ok = demo->has_only_locks ||
+	     (err == LK_OK && lk_latch_set(latch, WORKERS, NULL) == LK_OK) ||
 	     complain("cannot set the latch", lk_errmsg());
 	lk_client_close(client);
 	return ok;
@@ -146,7 +154,8 @@ static bool parse(struct demo *demo, int argc, char **argv)
 	static const char *const stores[] = {[LOCAL] = "local",
 	                                     [SENTINEL] = "sentinel",
 	                                     [CLUSTER] = "cluster",
-	                                     [QUORUM] = "quorum"};
+	                                     [QUORUM] = "quorum",
+	                                     [ETCD] = "etcd"};
 	size_t store = LOCAL;
 
 	demo->locked = true;
@@ -164,10 +173,11 @@ static bool parse(struct demo *demo, int argc, char **argv)
 	}
 	demo->store = (enum store)store;
 	/* Without the lock no server runs. */
-	if (!demo->locked && demo->store == QUORUM)
+	if (!demo->locked && (demo->store == QUORUM || demo->store == ETCD))
 		demo->store = LOCAL;
 	demo->lease_ms = demo->store == LOCAL    ? LEASE_MS
 	                 : demo->store == QUORUM ? LONGEST_LEASE_MS
+	                 : demo->store == ETCD   ? ETCD_LEASE_MS
 	                                         : SERVICE_LEASE_MS;
 	return demo->locked || demo->store == LOCAL;
 }
@@ -179,9 +189,9 @@ int main(int argc, char **argv)
 	int status = 1;
 
 	if (!parse(&demo, argc, argv)) {
-		fprintf(stderr,
-		        "usage: demo [LOCK=on|LOCK=off] [STORE=local|sentinel|cluster|quorum]\n"
-		        "demo: STORE=sentinel and STORE=cluster need LOCK=on\n");
+		fprintf(stderr, "usage: demo [LOCK=on|LOCK=off] "
+		                "[STORE=local|sentinel|cluster|quorum|etcd]\n"
+		                "demo: STORE=sentinel and STORE=cluster need LOCK=on\n");
 		return 64;
 	}
 	demo.start_us = now_us();
@@ -201,6 +211,8 @@ int main(int argc, char **argv)
 			status = !report_limits(&demo);
 			if (demo.store == QUORUM)
 				status = !report_outage(&demo) || status;
+			else if (demo.store == ETCD)
+				status = !report_leader(&demo) || status;
 			else if (demo.store != LOCAL)
 				status = !report_failover(&demo, workers) || status;
 			status = report_verdict(&demo) || status;

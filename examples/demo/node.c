@@ -23,7 +23,7 @@
 #define REPLY_TIMEOUT_MS 500
 #define START_TRIES 5
 #define START_LIMIT_MS 10000
-#define AGREE_LIMIT_MS 30000
+#define AGREE_LIMIT_MS 60000
 #define LOOK_MS 20
 #define FIRST_PORT 10000 /* below those that systems give to clients */
 #define PORTS 11000      /* a node of a Cluster uses the port 10000 above as well */
@@ -50,8 +50,7 @@ static struct sockaddr_in loopback(int port)
 	return address;
 }
 
-/* A port that is free now; 0 if none is. */
-static int pick_port(void)
+int node_pick_port(void)
 {
 	static unsigned int next;
 
@@ -72,8 +71,9 @@ static int pick_port(void)
 	return 0;
 }
 
-/* Send one command, and read until the server closes; false if nothing came. */
-bool node_ask(const struct node *node, const char *command, char reply[REPLY_SIZE])
+/* then_end: send the end of the stream, too, so that a server of Redis closes. */
+static bool converse(const struct node *node, const char *command, bool then_end,
+                     char reply[REPLY_SIZE])
 {
 	struct timeval limit = {.tv_usec = REPLY_TIMEOUT_MS * 1000};
 	struct sockaddr_in address = loopback(node->port);
@@ -86,13 +86,33 @@ bool node_ask(const struct node *node, const char *command, char reply[REPLY_SIZ
 		return false;
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
-	    channel_send(fd, command, strlen(command)) && shutdown(fd, SHUT_WR) == 0)
+	    channel_send(fd, command, strlen(command)) && (!then_end || shutdown(fd, SHUT_WR) == 0))
 		while (len < REPLY_SIZE - 1 &&
 		       (got = recv(fd, reply + len, REPLY_SIZE - 1 - len, 0)) > 0)
 			len += (size_t)got;
 	close(fd);
 	reply[len] = '\0';
 	return len > 0;
+}
+
+bool node_ask(const struct node *node, const char *command, char reply[REPLY_SIZE])
+{
+	return converse(node, command, true, reply);
+}
+
+bool node_get(const struct node *node, const char *request, char reply[REPLY_SIZE])
+{
+	return converse(node, request, false, reply);
+}
+
+void node_become_server(void)
+{
+	int null = open("/dev/null", O_RDWR);
+
+	/* ^C on a terminal reaches the demo only, which ends its servers last. */
+	setpgid(0, 0);
+	for (int fd = 0; null >= 0 && fd < 3; fd++)
+		dup2(null, fd);
 }
 
 /* In the child; returns only if there is no server to run. */
@@ -103,12 +123,8 @@ static void run_server(const char *config, bool is_sentinel)
 	                                          {"valkey-server", "valkey-server"},
 	                                          {"redis-check-rdb", "redis-server"},
 	                                          {"valkey-check-rdb", "valkey-server"}};
-	int null = open("/dev/null", O_RDWR);
 
-	/* ^C on a terminal reaches the demo only, which ends its servers last. */
-	setpgid(0, 0);
-	for (int fd = 0; null >= 0 && fd < 3; fd++)
-		dup2(null, fd);
+	node_become_server();
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
 		execlp(programs[i][0], programs[i][1], config, is_sentinel ? "--sentinel" : NULL,
 		       (char *)NULL);
@@ -183,7 +199,7 @@ static bool run_node(const struct demo *demo, struct node *node, const char *nam
 
 	snprintf(config, sizeof(config), "%s/conf", folder);
 	for (int tries = 0; tries < START_TRIES && node->pid == 0 && !*stop; tries++) {
-		node->port = port ? port : pick_port();
+		node->port = port ? port : node_pick_port();
 		if (!write_config(demo, node, is_sentinel, config, folder))
 			return false;
 		node->pid = fork();

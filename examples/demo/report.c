@@ -69,7 +69,8 @@ static const char *fate(const struct demo *demo, const struct worker *worker)
 	if (worker->stopped)
 		return "stopped, continued";
 	if (worker->outlasts)
-		return "held while a server restarted";
+		return demo->store == ETCD ? "held while the leader died"
+		                           : "held while a server restarted";
 	if (worker->outlives)
 		return demo->store == QUORUM ? "held while a server died"
 		                             : "held while the master died";
@@ -104,7 +105,7 @@ bool report_limits(const struct demo *demo)
 {
 	int readers = meter_most(demo->meter);
 	double within_ms = (double)(demo->last_begin_us - demo->first_begin_us) / 1000;
-	bool with_permits = demo->locked && demo->store != QUORUM;
+	bool with_permits = demo->locked && !demo->has_only_locks;
 	bool together = demo->first_begin_us >= demo->last_ready_us;
 
 	printf("start: %s all %d were ready, then all within %.1f ms\n",
@@ -153,7 +154,7 @@ bool report_failover(const struct demo *demo, const struct worker workers[WORKER
 bool report_outage(const struct demo *demo)
 {
 	const struct outage *outage = &demo->outage;
-	int64_t silent_us = outage->voted_us - outage->restarted_us;
+	int64_t silent_us = outage->whole_us - outage->restarted_us;
 
 	if (!outage->granted_us)
 		return complain("the quorum", "granted nothing after the death of a server");
@@ -165,6 +166,20 @@ bool report_outage(const struct demo *demo)
 	       outage->lost ? "was lost" : "was renewed by the other 3 of 5 servers");
 	return silent_us >= LONGEST_LEASE_MS * 1000LL ||
 	       complain("the restarted server", "voted before the longest lease was over");
+}
+
+bool report_leader(const struct demo *demo)
+{
+	const struct outage *outage = &demo->outage;
+
+	if (!outage->granted_us)
+		return complain("etcd", "granted nothing after the death of its leader");
+	printf("leader killed: another member led after %.1f s\n",
+	       (double)(outage->whole_us - outage->killed_us) / 1e6);
+	printf("the hold of that time was %s; the lock was granted again after %.1f s\n",
+	       outage->lost ? "lost" : "kept",
+	       (double)(outage->granted_us - outage->killed_us) / 1e6);
+	return true;
 }
 
 struct tally {

@@ -3,8 +3,8 @@
  * holds the lock, and stops another holder until a third worker has merged under a greater fence.
  * With Sentinel or a Cluster, it then kills the lock's master while one more worker holds the lock;
  * before that, it moves the lock's slot of a Cluster.  Of a quorum it kills one server, and later
- * restarts another one, each while one more worker holds the lock.
- * If a worker died and the file does not have its batch, it hands the batch out again. */
+ * restarts another one, each while one more worker holds the lock.  Of etcd it kills the leader
+ * then. If a worker died and the file does not have its batch, it hands the batch out again. */
 #include "demo.h"
 
 #include <errno.h>
@@ -28,6 +28,7 @@
 #define MASTER_AFTER(batches) (40 * (batches) / 60)
 #define SERVER_AFTER MOVE_AFTER
 #define RESTART_AFTER MASTER_AFTER
+#define LEADER_AFTER MASTER_AFTER
 #define FAILOVER_LIMIT_MS 40000
 #define VOTE_LIMIT_MS 40000
 
@@ -45,7 +46,7 @@ struct run {
 	volatile const int *stop;
 	/* Still to come. */
 	bool kill_planned, stop_planned, move_planned, master_planned, server_planned,
-		restart_planned;
+		restart_planned, leader_planned;
 	bool refusal_seen;
 	bool terminal;
 	bool ok;
@@ -107,11 +108,11 @@ static bool start_worker(struct run *run, struct worker *worker)
 	return true;
 }
 
-/* With a quorum, they start at the end of a pipe that no other process has. */
+/* Without a latch, they start at the end of a pipe that no other process has. */
 static void start_workers(struct run *run)
 {
 	int *barrier = run->demo->barrier;
-	bool has_barrier = run->demo->store == QUORUM;
+	bool has_barrier = run->demo->has_only_locks;
 
 	if (has_barrier && pipe(barrier) != 0)
 		has_barrier = run->ok = complain("no pipe", strerror(errno));
@@ -152,6 +153,9 @@ static void give_order(struct run *run, struct worker *worker)
 		worker->outlives = order.pause = true;
 	} else if (run->restart_planned && run->orders > RESTART_AFTER(run->demo->batch_count)) {
 		run->restart_planned = false;
+		worker->outlasts = order.pause = true;
+	} else if (run->leader_planned && run->orders > LEADER_AFTER(run->demo->batch_count)) {
+		run->leader_planned = false;
 		worker->outlasts = order.pause = true;
 	}
 	worker->batch = order.batch;
@@ -214,7 +218,7 @@ static void kill_server(struct run *run, struct worker *worker, const struct not
 	(void)channel_send(worker->channel, &go_on, sizeof(go_on));
 }
 
-/* The worker continues when the server votes again: see look_after_restarted(). */
+/* The worker continues when the server votes again: see look_after_outage(). */
 static void restart_server(struct run *run, struct worker *worker, const struct note *note)
 {
 	run->demo->outage.restarted_us = now_us();
@@ -227,22 +231,39 @@ static void restart_server(struct run *run, struct worker *worker, const struct 
 	            note->fence);
 }
 
-/* Continue the holder when the server votes again.  By then its lease would have expired, had the
- * other servers not renewed it. */
-static void look_after_restarted(struct run *run)
+/* The worker continues when another member leads: see look_after_outage(). */
+static void kill_leader(struct run *run, struct worker *worker, const struct note *note)
+{
+	run->demo->outage.killed_us = now_us();
+	if (!etcd_kill_leader(&run->demo->service))
+		run->ok = complain("etcd has no leader", "giving up");
+	run->outlasting = worker;
+	print_event(run, "holds the lock, and the leader is killed (SIGKILL)", worker, note->fence);
+}
+
+/* Continue the holder when the server votes again, or etcd has a leader.  By then its lease would
+ * have expired on a quorum, had the other servers not renewed it. */
+static void look_after_outage(struct run *run)
 {
 	struct outage *outage = &run->demo->outage;
 	struct order go_on = {.kind = GO_ON};
+	bool is_etcd = run->demo->store == ETCD;
 
-	if (!run->outlasting || outage->voted_us)
+	if (!run->outlasting || outage->whole_us)
 		return;
-	if (quorum_votes_again(&run->demo->service)) {
-		outage->voted_us = now_us();
-		print_event(run, "is continued: the restarted server votes again", run->outlasting,
-		            0);
+	if (is_etcd ? etcd_has_leader(&run->demo->service)
+	            : quorum_votes_again(&run->demo->service)) {
+		outage->whole_us = now_us();
+		print_event(run,
+		            is_etcd ? "is continued: another member leads"
+		                    : "is continued: the restarted server votes again",
+		            run->outlasting, 0);
 		(void)channel_send(run->outlasting->channel, &go_on, sizeof(go_on));
-	} else if (now_us() - outage->restarted_us > VOTE_LIMIT_MS * 1000LL) {
-		run->ok = complain("the restarted server does not vote", "giving up");
+	} else if (now_us() - (is_etcd ? outage->killed_us : outage->restarted_us) >
+	           VOTE_LIMIT_MS * 1000LL) {
+		run->ok = complain(is_etcd ? "no other member leads"
+		                           : "the restarted server does not vote",
+		                   "giving up");
 	}
 }
 
@@ -286,7 +307,7 @@ static void see_grants(struct run *run, const struct note *note)
 	}
 }
 
-static void see_quorum(struct run *run, const struct note *note)
+static void see_outage(struct run *run, const struct note *note)
 {
 	struct outage *outage = &run->demo->outage;
 	int64_t grant_us = note->grants_us[GRANT_LOCK];
@@ -329,8 +350,8 @@ static void take_done(struct run *run, struct worker *worker, const struct note 
 {
 	if (worker->wait_count < 2 * BATCHES_MAX)
 		worker->waits_us[worker->wait_count++] = note->wait_us;
-	if (run->demo->store == QUORUM)
-		see_quorum(run, note);
+	if (run->demo->store == QUORUM || run->demo->store == ETCD)
+		see_outage(run, note);
 	else
 		see_grants(run, note);
 	worker->reclaimed = note->reclaimed;
@@ -405,6 +426,8 @@ static void read_notes(struct run *run, struct worker *worker)
 		kill_holder(run, worker, &note);
 	else if (note.kind == HOLDING && worker->moves)
 		move_slot(run, worker, &note);
+	else if (note.kind == HOLDING && worker->outlasts && run->demo->store == ETCD)
+		kill_leader(run, worker, &note);
 	else if (note.kind == HOLDING && worker->outlasts)
 		restart_server(run, worker, &note);
 	else if (note.kind == HOLDING && worker->outlives && run->demo->store == QUORUM)
@@ -476,6 +499,7 @@ bool supervisor_run(struct demo *demo, struct worker workers[WORKERS], volatile 
 	                  .master_planned = demo->store == SENTINEL || demo->store == CLUSTER,
 	                  .server_planned = demo->store == QUORUM,
 	                  .restart_planned = demo->store == QUORUM,
+	                  .leader_planned = demo->store == ETCD,
 	                  .stop = stop,
 	                  .terminal = isatty(STDOUT_FILENO),
 	                  .ok = true};
@@ -487,7 +511,7 @@ bool supervisor_run(struct demo *demo, struct worker workers[WORKERS], volatile 
 		listen_to_all(&run);
 		look_after_stopped(&run);
 		look_after_master(&run);
-		look_after_restarted(&run);
+		look_after_outage(&run);
 		progress(&run);
 		if (*stop)
 			run.ok = complain("interrupted", "ending");
@@ -502,7 +526,7 @@ bool supervisor_run(struct demo *demo, struct worker workers[WORKERS], volatile 
 	/* A run without all accidents would prove nothing. */
 	if (run.ok && demo->locked &&
 	    (run.kill_planned || run.stop_planned || run.move_planned || run.master_planned ||
-	     run.server_planned || run.restart_planned || !run.refusal_seen))
+	     run.server_planned || run.restart_planned || run.leader_planned || !run.refusal_seen))
 		run.ok = complain("an accident did not happen", "no verdict");
 	return run.ok;
 }

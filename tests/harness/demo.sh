@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 # Sourced after shell.sh by the tests of the demo with servers of its own: how each such demo may end.
-# $store is its name; $servers has the names of its servers, in the order of their starts.
+# $store is its name; $servers has the names of its servers, in the order of their starts; $program
+# is what they run.
 # shellcheck shell=sh
 build=${LK_BUILD:-$PWD/build}
+program=${program-redis-server}
 TMPDIR=$work
 export TMPDIR
 
@@ -105,8 +107,9 @@ ends_early() {
 		sleep 0.05
 	done
 
-	! PATH=/none "$build/demo" "STORE=$store" >"$printed" 2>&1 || fail "it runs without a server"
-	says "^demo: ${servers%% *}: does not start (is redis-server installed?)$"
+	! PATH=/none LATCHKEY_ETCD=/none "$build/demo" "STORE=$store" >"$printed" 2>&1 ||
+		fail "it runs without a server"
+	says "^demo: ${servers%% *}: does not start (is $program installed?)$"
 	has_no_folder
 }
 
