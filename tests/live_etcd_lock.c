@@ -211,8 +211,7 @@ TEST_LIMIT(child_process_leaves_its_parents_client_alone, 60)
 	int status;
 
 	acquire(lock);
-	pid = fork();
-	ck_assert_int_ge(pid, 0);
+	pid = process_fork();
 	if (!pid)
 		_exit(lk_lock_release(lock) != LK_EFORKED || lk_client_close(client) != LK_EFORKED);
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);

@@ -419,8 +419,7 @@ TEST(child_of_a_client_that_never_connected_has_none)
 	server_start(&server, NULL);
 	client = lazy_client(server.url);
 	lock = lock_named(client, "a");
-	pid = fork();
-	ck_assert_int_ge(pid, 0);
+	pid = process_fork();
 	if (pid == 0) {
 		bool good = lk_lock_acquire(lock, 0, NULL) == LK_EFORKED &&
 		            lk_client_close(client) == LK_EFORKED;

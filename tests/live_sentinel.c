@@ -580,8 +580,7 @@ TEST(child_does_not_touch_the_conversations)
 	start();
 	client = open_client();
 	lock = held_lock(client, 5000);
-	pid = fork();
-	ck_assert_int_ge(pid, 0);
+	pid = process_fork();
 	if (pid == 0)
 		_exit(lk_lock_release(lock) == LK_EFORKED && lk_client_close(client) == LK_EFORKED
 		              ? 0

@@ -366,9 +366,7 @@ TEST(process_knows_its_names)
 static int in_child(bool (*fn)(void *), void *arg)
 {
 	int status;
-	pid_t pid = fork();
-
-	ck_assert_int_ge(pid, 0);
+	pid_t pid = process_fork();
 	if (pid == 0)
 		_exit(fn(arg) ? 0 : 1);
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);

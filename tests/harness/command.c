@@ -113,8 +113,7 @@ void command_start(struct command *command, const char *const *args)
 
 	started++;
 	command->out[0] = command->err[0] = 0;
-	command->pid = fork();
-	ck_assert_int_ge(command->pid, 0);
+	command->pid = process_fork();
 	if (command->pid)
 		return;
 	command->pid = getpid();

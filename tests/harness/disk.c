@@ -25,8 +25,7 @@ static void guard(struct disk *disk)
 	char byte;
 
 	ck_assert(!pipe2(ends, O_CLOEXEC));
-	pid = fork();
-	ck_assert_int_ge(pid, 0);
+	pid = process_fork();
 	if (!pid) {
 		setsid(); /* Check ends the test's group */
 		for (int fd = 0; fd < 256; fd++)

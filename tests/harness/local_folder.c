@@ -52,8 +52,7 @@ const char *local_folder(void)
 	snprintf(dir, sizeof(dir), "%s/local", base);
 	ck_assert(!setenv("LATCHKEY_LOCAL_DIR", dir, 1));
 	ck_assert(!pipe2(ends, O_CLOEXEC));
-	pid = fork();
-	ck_assert_int_ge(pid, 0);
+	pid = process_fork();
 	if (pid == 0) {
 		close(ends[1]);
 		setsid(); /* Check kills the whole process group of a test */

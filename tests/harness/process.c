@@ -49,14 +49,22 @@ void nap_ms(int64_t ms)
 		continue;
 }
 
+pid_t process_fork(void)
+{
+	pid_t pid = fork();
+
+	if (pid)
+		ck_assert_int_gt(pid, 0);
+	return pid;
+}
+
 void process_start(struct process *process, process_fn *fn, void *arg)
 {
 	int down[2], up[2];
 	pid_t parent = getpid();
 
 	ck_assert(!pipe2(down, O_CLOEXEC) && !pipe2(up, O_CLOEXEC));
-	process->pid = fork();
-	ck_assert_int_ge(process->pid, 0);
+	process->pid = process_fork();
 	if (process->pid) {
 		close(down[0]);
 		close(up[1]);

@@ -58,6 +58,10 @@ struct process {
 /* The worker's function; its result is the exit status. */
 typedef int process_fn(void *arg, int in, int out);
 
+/* fork(), of which the parent fails the test on an error.  A child that may begin after its test
+ * has ended must assert nothing, even what is true: each assert writes to a file whose position
+ * Check shares among all processes, and Check reads that file from its beginning. */
+pid_t process_fork(void);
 /* Fork a worker; fails the test on an error.  Start workers before any thread exists. */
 void process_start(struct process *process, process_fn *fn, void *arg);
 /* The wait status once the worker has ended; -1 if it did not within ms. */

@@ -371,8 +371,7 @@ static void start(struct proxy *proxy)
 	ck_assert(!listen(listener, 128));
 	snprintf(proxy->url, sizeof(proxy->url), "redis://127.0.0.1:%d?grace=0", proxy->port);
 	proxy->wake = pipe_fds[1];
-	proxy->pid = fork();
-	ck_assert_int_ge(proxy->pid, 0);
+	proxy->pid = process_fork();
 	if (!proxy->pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (getppid() != parent)

@@ -174,8 +174,7 @@ static bool start_once(struct test_server *server)
 
 	if (!server_find(path, sizeof(path), &argv0))
 		ck_abort_msg("no redis-server or valkey-server: install redis-tools");
-	server->pid = fork();
-	ck_assert_int_ge(server->pid, 0);
+	server->pid = process_fork();
 	if (!server->pid) {
 		int null = open("/dev/null", O_RDWR);
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
