@@ -44,25 +44,30 @@ static long long requests(void)
 	return all;
 }
 
-static void takes(long long expected, void (*work)(void *arg), void *arg)
+/* Each of these pieces of work takes so many requests.  The next one begins when all servers have
+ * executed them: a server that is behind is not asked. */
+static void takes(long long expected, int pieces, void (*work)(void *arg), void *arg)
 {
 	long long before, took;
 	int turns = 0;
 
 	do {
 		before = requests();
-		work(arg);
-		(void)WITHIN(LATE_MS, requests() - before >= expected);
+		for (int i = 1; i <= pieces; i++) {
+			work(arg);
+			(void)WITHIN(LATE_MS, requests() - before >= i * expected);
+		}
 		took = requests() - before;
-	} while (took != expected && ++turns < TURNS);
-	ck_assert_msg(took == expected, "%lld requests, not %lld", took, expected);
+	} while (took != pieces * expected && ++turns < TURNS);
+	ck_assert_msg(took == pieces * expected, "%lld requests, not %lld", took,
+	              pieces * expected);
 }
 
 /* ---- Alone --------------------------------------------------------------------------------- */
 
 static void acquire_and_release(void *lock)
 {
-	for (int i = 0; i < EACH; i++) {
+	for (int i = 0; i < 2; i++) {
 		OK(lk_lock_acquire(lock, i & 1 ? 0 : LK_FOREVER, NULL));
 		OK(lk_lock_release(lock));
 	}
@@ -72,7 +77,7 @@ TEST(acquire_and_release_take_two_requests_a_server)
 {
 	lk_client *client = set_up();
 
-	takes(2 * N * EACH, acquire_and_release, lock_named(client, "a"));
+	takes(2 * 2 * N, EACH / 2, acquire_and_release, lock_named(client, "a"));
 	OK(lk_client_close(client));
 }
 
@@ -92,7 +97,7 @@ TEST(reentry_takes_no_request_of_a_quorum)
 	lk_lock *lock = lock_named(client, "a");
 
 	OK(lk_lock_acquire(lock, 5000, NULL));
-	takes(0, reenter, lock);
+	takes(0, 1, reenter, lock);
 	OK(lk_client_close(client));
 }
 
@@ -100,14 +105,12 @@ static void query(void *lock)
 {
 	lk_lock_status status;
 
-	for (int i = 0; i < EACH; i++)
-		OK(lk_lock_query(lock, &status));
+	OK(lk_lock_query(lock, &status));
 }
 
 static void extend(void *lock)
 {
-	for (int i = 0; i < EACH; i++)
-		OK(lk_lock_extend(lock, 10000));
+	OK(lk_lock_extend(lock, 10000));
 }
 
 TEST(query_and_extension_take_a_request_a_server)
@@ -115,10 +118,10 @@ TEST(query_and_extension_take_a_request_a_server)
 	lk_client *client = set_up();
 	lk_lock *lock = lock_named(client, "a");
 
-	takes(N * EACH, query, lock);
+	takes(N, EACH, query, lock);
 	OK(lk_lock_acquire(lock, 5000, NULL));
-	takes(N * EACH, query, lock);
-	takes(N * EACH, extend, lock);
+	takes(N, EACH, query, lock);
+	takes(N, EACH, extend, lock);
 	OK(lk_client_close(client));
 }
 
@@ -136,7 +139,7 @@ TEST(renewal_takes_a_request_a_server)
 	lk_client *client = set_up();
 
 	OK(lk_lock_acquire(lock_leased(client, "renewed", LEASE_MS), 5000, NULL));
-	takes(N, await_renewal, NULL);
+	takes(N, 1, await_renewal, NULL);
 	OK(lk_client_close(client));
 }
 
@@ -178,7 +181,7 @@ TEST(hand_off_takes_two_requests_a_server)
 	lk_client *client = set_up(), *other = client_at(setup.url);
 	struct pair pair = {lock_named(client, "a"), lock_named(other, "a")};
 
-	takes(2 * 2 * N, hand_off, &pair);
+	takes(2 * 2 * N, 1, hand_off, &pair);
 	OK(lk_client_close(client));
 	OK(lk_client_close(other));
 }
