@@ -119,9 +119,11 @@ ETCD_VERSIONS := 3.5.35 3.6.16
 test-etcd: | needs
 	$(Q)for version in $(ETCD_VERSIONS); do tools/etcd $$version build/deps/etcd-$$version || exit; done
 	$(Q)tools/mutex build/deps/mutex
-	$(Q)for version in $(ETCD_VERSIONS); do \
+	$(Q)before=$(patsubst %/etcd,$(CURDIR)/%,$(wildcard build/deps/etcd/etcd)); for version in $(ETCD_VERSIONS); do \
 		LATCHKEY_ETCD=$(CURDIR)/build/deps/etcd-$$version LATCHKEY_MUTEX=$(CURDIR)/build/deps/mutex/mutex \
+			LATCHKEY_ETCD_BEFORE=$$before \
 			$(MAKE) --no-print-directory test T="$(or $(T),$(ETCD_TESTS))" || failed=1; \
+		before=$(CURDIR)/build/deps/etcd-$$version; \
 	done; [ ! "$$failed" ]
 
 ## nightly    .ci/run, with what is too long for every change

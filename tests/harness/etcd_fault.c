@@ -102,18 +102,19 @@ static bool open_link(struct etcd_link *link, int node)
 	return false;
 }
 
-/* Before 3.4.31 and 3.5.13. */
-static bool is_safe(struct lk__bytes version)
+/* Safe: not before 3.4.31 and 3.5.13. */
+static void read_version(struct lk__bytes version, struct etcd_view *view)
 {
 	char text[32];
 	int minor = 0, patch = 0;
 
 	snprintf(text, sizeof(text), "%.*s", (int)version.len, (const char *)version.data);
 	ck_assert_int_eq(sscanf(text, "3.%d.%d", &minor, &patch), 2);
-	return minor > 5 || (minor == 5 && patch >= 13) || (minor == 4 && patch >= 31);
+	view->minor = minor;
+	view->is_safe = minor > 5 || (minor == 5 && patch >= 13) || (minor == 4 && patch >= 31);
 }
 
-static bool status_of(int node, struct lk__etcd_status_answer *status, bool *safe)
+static bool status_of(int node, struct lk__etcd_status_answer *status, struct etcd_view *view)
 {
 	struct etcd_link link;
 	bool answered;
@@ -123,7 +124,7 @@ static bool status_of(int node, struct lk__etcd_status_answer *status, bool *saf
 	answered = ask(&link, "/etcdserverpb.Maintenance/Status", &lk__etcd_status_shape, status,
 	               LOOK_MS);
 	if (answered)
-		*safe = is_safe(status->version);
+		read_version(status->version, view);
 	etcd_link_close(&link);
 	return answered;
 }
@@ -133,12 +134,12 @@ static uint64_t member_ids[ETCD_NODES_MAX];
 bool etcd_look(int node, struct etcd_view *view)
 {
 	struct lk__etcd_status_answer status;
-	bool ignored;
+	struct etcd_view ignored;
 
 	for (int i = 0; i < etcd.count; i++)
 		if (!member_ids[i] && status_of(i, &status, &ignored))
 			member_ids[i] = status.header.member_id;
-	if (!status_of(node, &status, &view->is_safe))
+	if (!status_of(node, &status, view))
 		return false;
 	view->term = status.raft_term;
 	view->revision = status.header.revision;

@@ -30,6 +30,7 @@ lk_client *etcd_client_at(int node);
 /* Ask the node; false if it does not answer at once, or refuses. */
 struct etcd_view {
 	int leader;   /* -1 = it knows none */
+	int minor;    /* its version is 3.minor */
 	bool is_safe; /* of a version whose leaders revoke only while they lead */
 	uint64_t term;
 	int64_t revision;

@@ -94,6 +94,7 @@ static void run(const struct etcd_servers *servers, int node)
 	const struct etcd_node *own = &servers->nodes[node];
 	const char *scheme = servers->tls ? "https" : "http";
 	char name[10], dir[120], client[60], peer[60], health[60], cluster[300], files[3][200];
+	char program[1000];
 	const char *argv[ETCD_ARGS_MAX + 50] = {
 		"etcd",  "--name",
 		name,    "--data-dir",
@@ -141,7 +142,9 @@ static void run(const struct etcd_servers *servers, int node)
 		argv[count++] = servers->args[i];
 	argv[count] = NULL;
 	memcpy(&exec_argv, &(const char **){argv}, sizeof(exec_argv));
-	execvp(etcd_program("etcd"), exec_argv);
+	if (own->folder)
+		snprintf(program, sizeof(program), "%s/etcd", own->folder);
+	execvp(own->folder ? program : etcd_program("etcd"), exec_argv);
 }
 
 void etcd_begin(struct etcd_servers *servers, int node)

@@ -15,6 +15,7 @@ struct etcd_node {
 	int port;  /* for clients */
 	int peer_port;
 	int health_port;
+	const char *folder; /* of its program, NULL = as etcd_program() */
 };
 
 struct etcd_servers {
@@ -30,9 +31,9 @@ struct etcd_servers {
 	int first_group; /* of node n is this plus n, so that packets can be told apart; 0 = own */
 };
 
-/* Start the nodes, each of which then has a leader.  The members for TLS, syncs, args, prepare and
- * first_group are set; the others are filled in.  Certificates: "server" of the CA "ca", as
- * certificate_make_usual() makes them.  Fails the test on an error. */
+/* Start the nodes, each of which then has a leader.  The members for TLS, syncs, args, prepare,
+ * first_group and the nodes' folders are set; the others are filled in.  Certificates: "server" of
+ * the CA "ca", as certificate_make_usual() makes them.  Fails the test on an error. */
 void etcd_start(struct etcd_servers *servers, int count);
 void etcd_stop(struct etcd_servers *servers);
 void etcd_kill(struct etcd_servers *servers, int node);
