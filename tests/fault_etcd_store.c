@@ -186,12 +186,15 @@ TEST_LIMIT(e18_full_store_refuses_grants_but_renews_and_releases, 180)
 	end();
 }
 
-/* ---- E20 and E21: users
- * ---------------------------------------------------------------------------- */
+/* ---- E20 and E21: users --------------------------------------------------------------------- */
 
-/* From now on there are passwords; looks at the store are root's. */
+/* Start nodes with passwords, which are checked quickly: there are many log-ins, and a machine may
+ * be loaded.  Looks at the store are root's. */
 static void protect(void)
 {
+	etcd.args[0] = "--bcrypt-cost";
+	etcd.args[1] = "4";
+	etcd_fault_set_up();
 	etcd_ctl(&etcd, "user add root:secret");
 	etcd_ctl(&etcd, "user grant-role root root");
 	etcd_ctl(&etcd, "auth enable");
@@ -203,9 +206,8 @@ TEST_LIMIT(e20_expired_tokens_cost_no_hold_and_no_wait, 120)
 	uint64_t fence;
 	int64_t left_ms;
 
-	etcd.args[0] = "--auth-token-ttl";
-	etcd.args[1] = "1";
-	etcd_fault_set_up();
+	etcd.args[2] = "--auth-token-ttl";
+	etcd.args[3] = "1";
 	protect();
 	queue("a", LEASE_MS);
 	fence = hold_of(locks[0]).fence;
@@ -228,7 +230,6 @@ TEST_LIMIT(e21_right_that_is_missing_is_an_error_and_a_lost_one_a_loss, 120)
 	lk_lock *lock;
 	int64_t revoked_ms;
 
-	etcd_fault_set_up();
 	protect();
 	etcd_ctl(&etcd, AS_ROOT "user add app:secret");
 	etcd_ctl(&etcd, AS_ROOT "role add app");
