@@ -55,8 +55,10 @@ static void disconnected(struct outage *outage, const char *why, bool lost)
 	is_new = outage->connected;
 	/* The first loss may be logged before outage_opened(). */
 	if (outage->connected || (lost && !outage->met)) {
-		/* A connection that timed out was silent for a command timeout before. */
-		bool silent = strstr(why, ": no response ") || strstr(why, "timed out");
+		/* A connection that timed out was silent for a command timeout before; a member of
+		 * etcd that says "no leader" has waited for one before it does. */
+		bool silent = strstr(why, ": no response ") || strstr(why, "timed out") ||
+		              strstr(why, "no leader");
 		outage->connected = false;
 		outage->met = true;
 		outage->since_ns = clock_ns() - (silent ? outage->silent_ns : 0);

@@ -562,7 +562,7 @@ void lk__h2_tick(struct lk__h2 *h2, int64_t now_ns)
 			continue;
 		reset(h2, rpc->id);
 		lk__rpc_end(&h2->rpcs, rpc, rpc->is_sent ? LK__H2_LOST : LK__H2_NOT_RUN,
-		            LK__GRPC_DEADLINE_EXCEEDED, "no answer in time");
+		            LK__GRPC_DEADLINE_EXCEEDED, "no response in time");
 	}
 }
 

@@ -203,5 +203,5 @@ int64_t lk__etcd_sent_due_ns(const struct lk__etcd_peer *peer)
 void lk__etcd_sent_tick(struct lk__etcd_peer *peer, int64_t now_ns)
 {
 	if (lk__etcd_sent_due_ns(peer) <= now_ns)
-		break_by(peer, true, LK_EUNKNOWN, "no answer to a keep-alive in time");
+		break_by(peer, true, LK_EUNKNOWN, "no response to a keep-alive in time");
 }
