@@ -4,6 +4,7 @@
 #include "command.h"
 #include "etcd_server.h"
 #include "process.h"
+#include "proxy.h"
 #include "test.h"
 
 #include <signal.h>
@@ -78,6 +79,31 @@ TEST_LIMIT(killed_latchkey_hands_its_lock_on, 60)
 	ends_with(&next, 0);
 	ck_assert_int_lt(now_ms() - began, LONG_MS); /* not the lease */
 	ck_assert(WITHIN(LONG_MS, command_count() == 0));
+}
+
+/* By a process that is left for it. */
+TEST_LIMIT(release_without_a_connection_is_made_up_for, 60)
+{
+	static struct proxy proxy;
+	struct etcd_servers far = shared;
+
+	begin();
+	proxy_start_at_port(&proxy, shared.nodes[0].port);
+	far.nodes[0].port = proxy.port;
+	setenv("LATCHKEY_URL", etcd_url(&far, "", ""), 1);
+	command_hold(&cmd, "lock --lease 60 far -- sleep 97");
+	setenv("LATCHKEY_URL", etcd_url(&shared, "", ""), 1);
+	START(&next, "latchkey", "lock", "far", "true");
+	ck_assert(WITHIN(LONG_MS, command_waiting_is("far", 1)));
+	proxy_refuse(&proxy, true);
+	proxy_cut(&proxy, PROXY_COMMANDS, false);
+	ck_assert_int_eq(command_signal_of("sleep", SIGTERM), 1);
+	ends_with(&cmd, 143);
+	expect(cmd.err, "release not confirmed");
+	proxy_refuse(&proxy, false);
+	ends_with(&next, 0);
+	ck_assert(WITHIN(LONG_MS, command_count() == 0));
+	proxy_stop(&proxy);
 }
 
 TEST_LIMIT(job_ends_when_the_lock_is_lost, 60)

@@ -530,3 +530,29 @@ TEST(signal_ends_a_start_whose_store_went_away)
 	ck_assert_int_le(now_ms() - start_ms, 2000 + SLACK_MS);
 	server_stop(&server);
 }
+
+/* ---- After a release ----------------------------------------------------------------------- */
+
+/* The command itself ends in time; otherwise the next one would wait for the lease. */
+TEST(release_without_a_connection_is_made_up_for)
+{
+	begin();
+	proxy_start(&proxy, &server);
+	setenv("LATCHKEY_URL", proxy.url, 1);
+	command_hold(&cmd, "lock --lease 60 a -- sleep 82");
+	setenv("LATCHKEY_URL", server.url, 1);
+	START(&holder, "latchkey", "lock", "a", "echo", "in");
+	ck_assert(WITHIN(5000, command_waiting_is("a", 1)));
+	proxy_refuse(&proxy, true);
+	proxy_cut(&proxy, PROXY_COMMANDS, false);
+	proxy_cut(&proxy, PROXY_MESSAGES, false);
+	ck_assert_int_eq(command_signal_of("sleep", SIGTERM), 1);
+	expect_end(now_ms(), 143, 0, 2000 + SLACK_MS);
+	ck_assert_msg(strstr(cmd.err, "release not confirmed") != NULL, "%s", cmd.err);
+	ck_assert(!command_wait(&holder, 0));
+	proxy_refuse(&proxy, false);
+	ck_assert(command_wait(&holder, 10000)); /* not the lease */
+	ck_assert_str_eq(holder.out, "in\n");
+	ck_assert(WITHIN(5000, command_count() == 0));
+	server_stop(&server);
+}

@@ -8,7 +8,8 @@
  * each of these cases:
  *
  *  - latchkey is killed: the kernel closes its socket, the guard reads end of file and kills.  When
- *    no process of the command is left, it releases the hold in place of latchkey.
+ *    no process of the command is left, it releases the hold in place of latchkey.  So it does if
+ *    latchkey ends without a confirmation of its release.
  *  - latchkey is stopped: no later deadline arrives, and the guard kills at the last one it has.
  *  - a child leaves the group (setsid) or is orphaned (double fork): the guard is a subreaper, so
  *    that all of them remain its descendants, and it walks the tree below itself.
@@ -367,6 +368,11 @@ void guard_released(struct guard *guard)
 	send_request(guard, &request);
 }
 
+void guard_unreleased(struct guard *guard)
+{
+	guard->goes_on = true;
+}
+
 void guard_run(struct guard *guard, bool terminal, int64_t deadline_ns)
 {
 	struct request request = {.kind = REQUEST_RUN, .value = terminal};
@@ -435,7 +441,7 @@ void guard_close(struct guard *guard)
 		return;
 	close(guard->fd);
 	kill(guard->pid, SIGCONT);
-	while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR)
+	while (!guard->goes_on && waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR)
 		continue;
 	guard->pid = 0;
 }

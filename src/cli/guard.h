@@ -16,6 +16,7 @@
 struct guard {
 	pid_t pid;
 	int fd;
+	bool goes_on;        /* after this process */
 	int64_t deadline_ns; /* the last one that was sent */
 };
 
@@ -59,6 +60,9 @@ bool guard_start(struct guard *guard, const struct guard_setup *setup);
 void guard_hold(struct guard *guard, const lk_hold *hold, const char *key, int64_t keep_until_ns);
 /* Report that nothing is held any more. */
 void guard_released(struct guard *guard);
+/* The store has not confirmed the release: as if this process had been killed, the guard tries for
+ * a while, and guard_close() does not wait for it. */
+void guard_unreleased(struct guard *guard);
 /* Start the command; kill it at deadline_ns (NEVER = no deadline). */
 void guard_run(struct guard *guard, bool terminal, int64_t deadline_ns);
 void guard_deadline(struct guard *guard, int64_t deadline_ns);
@@ -76,7 +80,7 @@ void guard_event(struct guard *guard, struct guard_event *event);
 /* On SIGCHLD: continue a guard that was stopped, collect orphans that became our children. */
 void guard_tend(struct guard *guard);
 
-/* Let it end, and wait for that. */
+/* Let it end, and wait for that, unless it has a release to do. */
 void guard_close(struct guard *guard);
 
 #endif

@@ -159,6 +159,7 @@ static int hold_on(struct session *session)
 
 static void release(struct session *session)
 {
+	bool over;
 	lk_err err;
 
 	/* The time until the store confirms does not count as held. */
@@ -172,12 +173,18 @@ static void release(struct session *session)
 	err = hold_release(&session->acquire.hold);
 	if (err == LK_EUNKNOWN || err == LK_ECONN)
 		acquire_give_up(&session->acquire);
-	guard_released(&session->guard);
+	/* A loss ends the lease soon; --max-hold ends it no earlier. */
+	over = err == LK_OK || err == LK_ELOST ||
+	       (session->run.lost && !session->run.max_hold_passed);
+	if (over)
+		guard_released(&session->guard);
+	else
+		guard_unreleased(&session->guard);
+	if (err != LK_OK && err != LK_ELOST)
+		say("\"%s\": release not confirmed, it %s with its lease: %s", session->name,
+		    over ? "expires" : "is tried again, or expires", lk_errmsg());
 	if (err == LK_ELOST && !session->options->min_hold_ms)
 		session->run.lost = true;
-	if (err != LK_OK && err != LK_ELOST)
-		say("\"%s\": release not confirmed, it expires with its lease: %s", session->name,
-		    lk_errmsg());
 }
 
 /* Returns the exit status; *number is the signal to end by, if any. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Releasing the hold of a latchkey process that was killed. */
+ * Releasing the hold of a latchkey process that was killed, or whose release was not confirmed. */
 #ifndef REMAINS_H
 #define REMAINS_H
 
