@@ -222,6 +222,8 @@ typedef enum lk_log_level { LK_LOG_ERROR = 1, LK_LOG_WARN, LK_LOG_INFO, LK_LOG_D
  *
  * The lines about the connection, after lk_client_open(), are "connection lost: WHY" and, for each
  * failed attempt, "cannot connect: WHY" (both LK_LOG_WARN), and "WHERE: connected" (LK_LOG_INFO).
+ * If the store refuses to renew a hold, as after a right was taken away, there is one line "cannot
+ * renew: WHY" (LK_LOG_WARN) until it renews one again.
  * With verify=none each connection, also the first one, has a line (LK_LOG_WARN).
  *
  * Other lines report that the server has lost its memory and for how long nothing is granted, that

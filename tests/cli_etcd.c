@@ -126,6 +126,29 @@ TEST_LIMIT(wait_includes_a_server_that_hangs, 60)
 	ends_with(&cmd, 0);
 }
 
+TEST_LIMIT(job_that_ends_with_a_right_says_so, 120)
+{
+	struct etcd_servers own = {.args = {"--bcrypt-cost", "4", NULL}};
+
+	etcd_start(&own, 1);
+	etcd_ctl(&own, "user add root:r");
+	etcd_ctl(&own, "role add root");
+	etcd_ctl(&own, "user grant-role root root");
+	etcd_ctl(&own, "user add app:p");
+	etcd_ctl(&own, "role add app");
+	etcd_ctl(&own, "role grant-permission --prefix=true app readwrite lk/");
+	etcd_ctl(&own, "user grant-role app app");
+	etcd_ctl(&own, "auth enable");
+	command_setup(etcd_url(&own, "app:p@", ""));
+	command_hold(&cmd, "lock --lease 3 kept -- sleep 97");
+	etcd_ctl(&own, "--user root:r user revoke-role app app");
+	ends_with(&cmd, 79);
+	expect(cmd.err, "\"kept\" cannot be renewed and will be lost (127.0.0.1:");
+	expect(cmd.err, "etcdserver: permission denied (the user's role needs readwrite for the "
+	                "prefix of the keys)): ending the command");
+	etcd_stop(&own);
+}
+
 TEST_LIMIT(what_etcd_does_not_have_is_refused_with_a_reason, 60)
 {
 	char url[400];

@@ -7,10 +7,12 @@
 #include "harness/process.h"
 #include "harness/test.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #define LINE_MAX_LEN 200
+#define LONG_MS 30000 /* for what comes soon on a machine that is not loaded */
 #define ROOT "--user root:r "
 
 static struct etcd_servers servers;
@@ -159,5 +161,113 @@ TEST_LIMIT(each_part_of_the_role_is_needed, 240)
 		etcd_ctl(&servers, ROOT "role grant-permission latchkey %s %s", parts[i].right,
 		         parts[i].keys);
 	}
+	etcd_stop(&servers);
+}
+
+/* ---- Rights that are taken away while a lock is held ---------------------------------------- */
+
+static struct {
+	pthread_mutex_t mutex;
+	char text[8000];
+} lines = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void note_line(void *arg, lk_log_level level, const char *line)
+{
+	size_t len;
+
+	(void)arg;
+	(void)level;
+	pthread_mutex_lock(&lines.mutex);
+	len = strlen(lines.text);
+	snprintf(lines.text + len, sizeof(lines.text) - len, "%s\n", line);
+	pthread_mutex_unlock(&lines.mutex);
+}
+
+static bool has_line(const char *part)
+{
+	bool has;
+
+	pthread_mutex_lock(&lines.mutex);
+	has = strstr(lines.text, part);
+	pthread_mutex_unlock(&lines.mutex);
+	return has;
+}
+
+static lk_lock *hold(lk_client **client, int64_t lease_ms)
+{
+	const lk_client_options options = {
+		.user = "latchkey", .password = "SECRET", .log = note_line};
+	lk_lock *lock;
+
+	*client = client_with(etcd_url(&servers, "", ""), &options);
+	lock = lock_leased(*client, "kept", lease_ms);
+	OK(lk_lock_acquire(lock, LONG_MS, NULL));
+	lines.text[0] = '\0';
+	return lock;
+}
+
+static int64_t renewals(lk_client *client)
+{
+	lk_counters counters;
+
+	OK(lk_client_counters(client, &counters));
+	return counters.renewed;
+}
+
+#define IN_VAIN "cannot renew: "
+#define DENIED                                                                                     \
+	"etcdserver: permission denied (the user's role needs readwrite for the prefix of the "    \
+	"keys)"
+
+/* And not "no response". */
+TEST_LIMIT(cause_of_a_loss_is_the_right_that_was_taken_away, 120)
+{
+	lk_client *client;
+	lk_lock *lock;
+	int64_t before;
+
+	begin();
+	run_the_page();
+	protect();
+	lock = hold(&client, 6000);
+	etcd_ctl(&servers, ROOT "role revoke-permission latchkey --prefix=true lk/");
+	ck_assert(WITHIN(LONG_MS, has_line(IN_VAIN)));
+	ck_assert_msg(has_line(DENIED) && !has_line("no response"), "%s", lines.text);
+	/* It comes back in time. */
+	etcd_ctl(&servers, ROOT "role grant-permission latchkey --prefix=true readwrite lk/");
+	before = renewals(client);
+	ck_assert(WITHIN(LONG_MS, renewals(client) > before));
+	ck_assert(lk_lock_is_mine(lock));
+	lines.text[0] = '\0';
+	etcd_ctl(&servers, ROOT "user revoke-role latchkey latchkey");
+	ck_assert(WITHIN(LONG_MS, lk_lock_state(lock) == LK_STATE_LOST));
+	ck_assert_msg(has_line(IN_VAIN) && has_line(DENIED) && !has_line("no response"), "%s",
+	              lines.text);
+	EXPECT(lk_lock_release(lock), LK_ELOST);
+	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_EAUTH);
+	OK(lk_client_close(client));
+	etcd_stop(&servers);
+}
+
+TEST_LIMIT(cause_of_a_loss_is_the_password_that_was_changed, 120)
+{
+	lk_client *client;
+	lk_lock *lock;
+
+	begin();
+	run_the_page();
+	protect();
+	lock = hold(&client, 3000);
+	ck_assert(!shell("echo OTHER >%s/password", servers.dir));
+	etcd_ctl(&servers, ROOT "user passwd latchkey --interactive=false <%s/password",
+	         servers.dir);
+	ck_assert(WITHIN(LONG_MS, lk_lock_state(lock) == LK_STATE_LOST));
+	ck_assert_msg(has_line("cannot connect: ") && has_line("authentication failed") &&
+	                      !has_line("no response"),
+	              "%s", lines.text);
+	EXPECT(lk_lock_release(lock), LK_ELOST);
+	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_EAUTH);
+	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "authentication failed"));
+	OK(lk_client_close(client));
 	etcd_stop(&servers);
 }

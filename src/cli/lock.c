@@ -333,6 +333,7 @@ static int run_command(struct session *session, int *number)
 			return end_unused(session, number);
 	}
 	if (options->command) {
+		session->run.outage = &session->acquire.outage;
 		run_command_under(&session->run, options, hold, &session->guard, &session->terminal,
 		                  session->name);
 		if (hold) {

@@ -29,6 +29,13 @@ static void set_connected(struct outage *outage)
 	outage->why[0] = 0;
 }
 
+static void note_refusal(struct outage *outage, const char *why)
+{
+	pthread_mutex_lock(&outage->mutex);
+	snprintf(outage->refusal, sizeof(outage->refusal), "%s", why);
+	pthread_mutex_unlock(&outage->mutex);
+}
+
 void outage_opened(struct outage *outage)
 {
 	pthread_mutex_lock(&outage->mutex);
@@ -130,7 +137,9 @@ void outage_log(void *arg, lk_log_level level, const char *line)
 	const char *why;
 
 	(void)level;
-	if (outage->in_quorum)
+	if ((why = after(line, "cannot renew: ")))
+		note_refusal(outage, why);
+	else if (outage->in_quorum)
 		note_member(outage, line);
 	else if ((why = after(line, "connection lost: ")))
 		disconnected(outage, why, true);
@@ -167,6 +176,14 @@ const char *outage_why(struct outage *outage, char why[OUTAGE_WHY_SIZE])
 {
 	pthread_mutex_lock(&outage->mutex);
 	memcpy(why, outage->why, OUTAGE_WHY_SIZE);
+	pthread_mutex_unlock(&outage->mutex);
+	return why;
+}
+
+const char *outage_cause(struct outage *outage, char why[OUTAGE_WHY_SIZE])
+{
+	pthread_mutex_lock(&outage->mutex);
+	memcpy(why, outage->connected ? outage->refusal : outage->why, OUTAGE_WHY_SIZE);
 	pthread_mutex_unlock(&outage->mutex);
 	return why;
 }

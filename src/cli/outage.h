@@ -21,6 +21,7 @@ struct outage {
 	int64_t since_ns;          /* the store may have responded until then */
 	int64_t silent_ns;         /* a connection counts as dead after so long a silence */
 	char why[OUTAGE_WHY_SIZE]; /* "127.0.0.1:6379: connection refused", "" = not known yet */
+	char refusal[OUTAGE_WHY_SIZE]; /* of renewals, "" = none */
 	bool quiet, verbose;
 	bool in_quorum;            /* these two are set by the caller, after outage_init(): */
 	char new[OUTAGE_WHY_SIZE]; /* servers of a quorum that were not connected yet: "a:1, b:2" */
@@ -44,6 +45,8 @@ bool outage_lasts(struct outage *outage);
 bool outage_is_young(struct outage *outage);
 /* Copy the reason why there is no connection; "" if unknown. */
 const char *outage_why(struct outage *outage, char why[OUTAGE_WHY_SIZE]);
+/* The same if there is a connection, of renewals that were refused. */
+const char *outage_cause(struct outage *outage, char why[OUTAGE_WHY_SIZE]);
 /* Copy the servers of a quorum that were not connected yet; "" if all were, or it is none. */
 const char *outage_new(struct outage *outage, char servers[OUTAGE_WHY_SIZE]);
 /* When to report the outage, NEVER = not at all. */

@@ -79,9 +79,21 @@ static void kill_now(struct run *run)
 	guard_kill(run->guard);
 }
 
+/* Write " (WHY)", or "" if it is unknown. */
+static const char *cause_of(struct run *run, char cause[OUTAGE_WHY_SIZE + 3])
+{
+	char why[OUTAGE_WHY_SIZE];
+
+	cause[0] = '\0';
+	if (*outage_cause(run->outage, why))
+		snprintf(cause, OUTAGE_WHY_SIZE + 3, " (%s)", why);
+	return cause;
+}
+
 /* The lock is lost, or cannot be kept. */
 static void lose(struct run *run, int64_t now_ns, bool over)
 {
+	char cause[OUTAGE_WHY_SIZE + 3];
 	const char *does = leaves(run)                             ? "the command continues"
 	                   : run->options->on_lost == ON_LOST_KILL ? "killing the command"
 	                                                           : "ending the command";
@@ -93,7 +105,8 @@ static void lose(struct run *run, int64_t now_ns, bool over)
 	else if (run->options->fixed)
 		say("the fixed lease of \"%s\" ends: %s", run->name, does);
 	else
-		say("\"%s\" cannot be renewed and will be lost: %s", run->name, does);
+		say("\"%s\" cannot be renewed and will be lost%s: %s", run->name,
+		    cause_of(run, cause), does);
 	run->lost = true;
 	if (leaves(run))
 		return;

@@ -6,6 +6,7 @@
 #include "guard.h"
 #include "hold.h"
 #include "options.h"
+#include "outage.h"
 #include "terminal.h"
 
 #include <latchkey.h>
@@ -28,6 +29,7 @@ struct run {
 	/* its own */
 	const struct options *options;
 	struct hold *hold; /* NULL = nothing that can be lost */
+	struct outage *outage;
 	struct guard *guard;
 	struct terminal *terminal;
 	const char *name;

@@ -231,6 +231,7 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		}
 		ticket->next_ns = lk__ticket_next_ns(ticket, now_ns);
 		ticket->renewal_failed = false;
+		ticket->session->news.is_refused = ticket->session->news.refusal_logged = false;
 		ticket->is_divided = request->narrow;
 		ticket->is_shared = request->shares;
 		/* An answer from before a message does not include the new waiter. */
@@ -272,6 +273,19 @@ static void gone(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
+/* The hold will be lost unless that ends.  Of one link, the first refusal is logged. */
+static void renewal_refused(struct lk__core *core, struct lk__session *session,
+                            const struct lk__answer *answer)
+{
+	struct lk__news *news = &session->news;
+
+	if (news->is_refused || answer->ambiguous || !answer->text)
+		return;
+	news->is_refused = true;
+	lk__why_set(&news->why, answer->err, "%s", answer->text);
+	core->has_news = true;
+}
+
 static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                    const struct lk__pending *request, const struct lk__answer *answer)
 {
@@ -282,6 +296,8 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 		return;
 	}
 	if (ticket->state == LK__HOLDING) {
+		if (request->kind == LK__RENEW && !request->extends)
+			renewal_refused(core, ticket->session, answer);
 		ticket->renewal_failed = ticket->renewal_failed || request->kind == LK__RENEW ||
 		                         request->kind == LK__RECLAIM;
 		ticket->head_unserved = false;

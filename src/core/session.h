@@ -97,6 +97,9 @@ struct lk__news {
 	uint8_t found;        /* enum lk__found */
 	uint32_t reclaimed;   /* holds that were taken back */
 	int64_t reclaimed_ns; /* the first of these */
+	bool is_refused;      /* a renewal was, since the last one that took place: why */
+	bool refusal_logged;
+	struct lk__why why;
 };
 
 struct lk__session {

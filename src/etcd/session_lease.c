@@ -385,6 +385,22 @@ static void begin_anew(struct lk__etcd_session *session)
 	}
 }
 
+/* The round failed.  What waiting does not cure is the answer to the renewals that wait for it:
+ * otherwise their end would look like a silence. */
+static void round_failed(struct lk__etcd_session *session, int64_t now_ns,
+                         struct lk__etcd_lease *lease, const struct lk__etcd_outcome *outcome)
+{
+	lk__lease_failed(&lease->machine, now_ns, RETRY_NS);
+	if (!outcome->err || outcome->retryable)
+		return;
+	for (struct lk__etcd_job *job = session->jobs; job; job = job->next) {
+		if (!is_of(session, job, lease))
+			continue;
+		job->wants_round = false;
+		lk__etcd_refuse(job, outcome);
+	}
+}
+
 static void confirmed(struct lk__etcd_session *session, int64_t now_ns, int64_t revision,
                       struct lk__etcd_lease *lease, const struct lk__etcd_outcome *outcome)
 {
@@ -393,7 +409,7 @@ static void confirmed(struct lk__etcd_session *session, int64_t now_ns, int64_t 
 
 	if (outcome->err ||
 	    !lk__pb_read(&lk__etcd_txn_shape, outcome->message, outcome->len, &answer)) {
-		lk__lease_failed(&lease->machine, now_ns, RETRY_NS);
+		round_failed(session, now_ns, lease, outcome);
 		return;
 	}
 	if (answer.header.revision < revision) {
@@ -417,7 +433,7 @@ static void kept_alive(struct lk__etcd_session *session, int64_t now_ns,
 	if (outcome->err ||
 	    !lk__pb_read(&lk__etcd_keep_alive_shape, outcome->message, outcome->len, &answer) ||
 	    answer.id != lease->id)
-		lk__lease_failed(&lease->machine, now_ns, RETRY_NS);
+		round_failed(session, now_ns, lease, outcome);
 	else if (!lk__lease_renewed(&lease->machine, now_ns, answer.ttl_s))
 		lk__etcd_lease_over(session, lease);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Log lines about the servers' memories: losses, graces, holds that were taken back.  The thread
+ * Log lines about the servers' memories: losses, graces, holds that were taken back; and about
+ * renewals that are refused.  The thread
  * that runs callbacks writes them: a loss may be found while the link is up, in any thread, and
  * none of those may wait for the program's log function. */
 #include "client.h"
@@ -130,6 +131,18 @@ static void log_reclaimed(struct lk__link *link)
 	pthread_mutex_lock(&client->mutex);
 }
 
+/* Releases the mutex meanwhile.  _locked */
+static void log_refusal(struct lk__link *link)
+{
+	struct lk_client *client = link->client;
+	const struct lk__why why = link->session.news.why;
+
+	link->session.news.refusal_logged = true;
+	lk__client_unlock(client);
+	lk__log(client, LK_LOG_WARN, "cannot renew: %s", why.text);
+	pthread_mutex_lock(&client->mutex);
+}
+
 /* Log what is due about the link; *due_ns: when more is.  False when nothing was due. */
 static bool log_link(struct lk__link *link, int64_t now_ns, int64_t *due_ns)
 {
@@ -146,6 +159,10 @@ static bool log_link(struct lk__link *link, int64_t now_ns, int64_t *due_ns)
 		return true;
 	if (link->session.epoch.is_partial && !link->client->partial_logged) {
 		log_partial(link);
+		return true;
+	}
+	if (news->is_refused && !news->refusal_logged) {
+		log_refusal(link);
 		return true;
 	}
 	if (news->reclaimed && reclaimed_ns <= now_ns) {
@@ -179,6 +196,7 @@ static bool has_news(const struct lk_client *client)
 		const struct lk__session *session = &client->links[i]->session;
 		const struct lk__epoch *epoch = &session->epoch;
 		if (session->news.found > LK__FOUND_FIRST || session->news.reclaimed ||
+		    (session->news.is_refused && !session->news.refusal_logged) ||
 		    (epoch->is_partial && !client->partial_logged) ||
 		    (session->news.found && grace_left_ms(client->links[i])))
 			return true;
