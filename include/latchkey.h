@@ -256,7 +256,8 @@ typedef struct lk_client_options {
 	                             * [A-Za-z0-9._-]{1,32} */
 	const char *user;           /* NULL = the URL's, or the server's default user */
 	const char *password;       /* NULL = the URL's, or none */
-	const char *client_name;    /* shown by CLIENT LIST, NULL = the URL's, or "latchkey" */
+	const char *client_name;    /* shown by CLIENT LIST, NULL = the URL's, or "latchkey"; of
+	                             * no use on etcd */
 	const char *label;          /* shown to people with its holds; NULL = the program's name */
 	lk_log_fn *log;             /* NULL = no log */
 	void *log_arg;              /* passed to log; the library does not free it */
@@ -310,8 +311,8 @@ typedef struct lk_client_options {
  *        etcd://[user:password@]host[:port][,host[:port]...][?...]
  *        etcds://...  the same by TLS.  An etcd cluster of version 3.5.13 or later, or 3.4.31 or
  *        later of 3.4, of which these (at most 16, port 2379) are members: one of them is used, and
- *        another one if it fails.  It has locks only, and no options db, grace and replicas: see
- *        "On etcd" below
+ *        another one if it fails.  It has locks only, and no options db, grace and replicas, not
+ *        even with the value 0: see "On etcd" below
  *        local:  (also NULL) a private server of this user on this machine; the call starts it if
  *        it does not run
  *        options: db, user, password, client_name, prefix, connect_timeout, command_timeout,

@@ -80,7 +80,7 @@ TEST_IF(url_of_etcd_takes_most_options, 20, LK__ETCD)
 {
 	const lk_client_options options = {.user = "holder", .password = "store"};
 	struct lk__target target = parsed("etcd://h,i?prefix=app&client_name=c&connect_timeout=7"
-	                                  "&command_timeout=8&keepalive=9&lazy=1&replicas=0",
+	                                  "&command_timeout=8&keepalive=9&lazy=1",
 	                                  &options);
 
 	ck_assert_str_eq(target.prefix, "app");
@@ -107,6 +107,8 @@ TEST_IF(options_of_redis_are_refused_for_etcd, 20, LK__ETCD)
 	refused("etcd://h", &some, "grace_ms: etcd loses no grants");
 	refused("etcd://h", &none, "grace_ms: etcd loses no grants");
 	refused("etcd://h?replicas=1", NULL, "replicas: a majority of etcd's members");
+	refused("etcd://h?replicas=0", NULL, "replicas: a majority of etcd's members");
+	refused("etcd://h?replicas=x", NULL, "replicas: a majority of etcd's members");
 	refused("etcd://h", &replicas, "replicas: a majority of etcd's members");
 	refused("etcd://h/0", NULL, "path: etcd has no databases");
 	refused("etcd://h/app", NULL, "path: etcd has no databases");

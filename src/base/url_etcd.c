@@ -32,15 +32,14 @@ lk_err lk__url_parse_etcd(struct parse *parse, struct span authority, struct spa
 	return LK_OK;
 }
 
-/* Options that mean something on Redis only, also if they come from a program. */
+/* Options that only make sense together, also if they come from a program.  Those that mean
+ * something on Redis only are refused where they are read, whatever their values. */
 lk_err lk__options_check_etcd(struct parse *parse)
 {
 	const struct lk__target *target = parse->target;
 
 	if (!target->etcd)
 		return LK_OK;
-	if (target->replicas)
-		return WRONG(parse, "replicas: a majority of etcd's members confirms each grant");
 	if (target->password && !target->user)
 		return WRONG(parse, "user: missing (etcd has no password without a user)");
 	return LK_OK;

@@ -197,6 +197,8 @@ static lk_err set_grace_option(struct parse *parse, struct span value)
 
 static lk_err set_replicas(struct parse *parse, int64_t replicas)
 {
+	if (parse->target->etcd)
+		return WRONG(parse, "replicas: a majority of etcd's members confirms each grant");
 	if (replicas < 0 || replicas > REPLICAS_MAX)
 		return WRONG(parse, "replicas: must be 0 to %d", REPLICAS_MAX);
 	parse->target->replicas = (uint32_t)replicas;
