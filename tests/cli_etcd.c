@@ -149,6 +149,20 @@ TEST_LIMIT(job_that_ends_with_a_right_says_so, 120)
 	etcd_stop(&own);
 }
 
+TEST_LIMIT(old_version_is_warned_of_once, 60)
+{
+	bool is_old = strstr(etcd_ctl(&shared, "version"), " 3.4.23");
+	const char *first;
+
+	begin();
+	RUNS(0, &cmd, "latchkey", "lock", "-n", "warned", "true");
+	first = strstr(cmd.err, "may end a renewed lease early");
+	ck_assert_int_eq(first != NULL, is_old);
+	ck_assert(!first || !strstr(first + 1, "may end"));
+	RUNS(0, &cmd, "latchkey", "lock", "-q", "warned", "true");
+	ck_assert_str_eq(cmd.err, "");
+}
+
 TEST_LIMIT(what_etcd_does_not_have_is_refused_with_a_reason, 60)
 {
 	char url[400];

@@ -336,6 +336,7 @@ void acquire_run(struct acquire *acquire, void (*before_death)(void *arg, int nu
 	/* A command that does not wait reports its failure only. */
 	outage_init(&acquire->outage, acquire->store->command_timeout_ms,
 	            options->quiet || !options->wait_ms, options->verbose);
+	acquire->outage.warned = options->quiet;
 	acquire->outage.in_quorum = acquire->hold.in_quorum;
 	if (acquire->hold.in_quorum)
 		store_servers(acquire->store, acquire->outage.new, sizeof(acquire->outage.new));

@@ -131,6 +131,20 @@ static void note_member(struct outage *outage, const char *line)
 	signals_wake();
 }
 
+/* What breaks a promise of the command is written without -v, too, but once. */
+static bool is_grave(struct outage *outage, const char *line)
+{
+	bool is_new;
+
+	if (!strstr(line, " may end a renewed lease early "))
+		return false;
+	pthread_mutex_lock(&outage->mutex);
+	is_new = !outage->warned;
+	outage->warned = true;
+	pthread_mutex_unlock(&outage->mutex);
+	return is_new;
+}
+
 void outage_log(void *arg, lk_log_level level, const char *line)
 {
 	struct outage *outage = arg;
@@ -147,7 +161,7 @@ void outage_log(void *arg, lk_log_level level, const char *line)
 		disconnected(outage, why, false);
 	else if (ends_with(line, ": connected"))
 		outage_ended(outage);
-	if (outage->verbose)
+	if (outage->verbose || is_grave(outage, line))
 		say("%s", line);
 }
 

@@ -23,7 +23,8 @@ struct outage {
 	char why[OUTAGE_WHY_SIZE]; /* "127.0.0.1:6379: connection refused", "" = not known yet */
 	char refusal[OUTAGE_WHY_SIZE]; /* of renewals, "" = none */
 	bool quiet, verbose;
-	bool in_quorum;            /* these two are set by the caller, after outage_init(): */
+	bool warned;    /* of a server that may end leases early; set by the caller: do not warn */
+	bool in_quorum; /* these two are set by the caller, after outage_init(): */
 	char new[OUTAGE_WHY_SIZE]; /* servers of a quorum that were not connected yet: "a:1, b:2" */
 };
 
