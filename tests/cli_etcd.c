@@ -186,6 +186,23 @@ TEST_LIMIT(what_etcd_does_not_have_is_refused_with_a_reason, 60)
 	expect(cmd.err, "no member can be used");
 }
 
+/* As the manual page warns. */
+TEST_LIMIT(etcdctl_lock_unescaped_blocks_another_name, 120)
+{
+	char line[320];
+
+	begin();
+	snprintf(line, sizeof(line),
+	         "ETCDCTL_API=3 exec %s --endpoints 127.0.0.1:%d lock lk/L/un/escaped sleep 96",
+	         etcd_program("etcdctl"), shared.nodes[0].port);
+	START(&cmd, "sh", "-c", line);
+	ck_assert(WITHIN(LONG_MS, command_count_of("sleep") == 1));
+	RUNS(75, &next, "latchkey", "lock", "-n", "un", "true");
+	RUNS(0, &next, "latchkey", "lock", "-n", "un/escaped", "true");
+	ck_assert_int_eq(command_signal_of("sleep", SIGTERM), 1);
+	ck_assert(command_wait(&cmd, LONG_MS));
+}
+
 /* etcd's own command excludes ours, and waits for it: the manual page has its line. */
 TEST_LIMIT(etcdctl_lock_excludes_and_is_excluded, 120)
 {
