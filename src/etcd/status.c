@@ -85,8 +85,8 @@ const char *lk__etcd_cure(const char *text)
 	} cures[] = {
 		{"permission denied",
 	         " (the user's role needs readwrite for the prefix of the keys)"},
-		{LK__ETCD_NO_USER, " (name a user, etcd://USER:PASSWORD@HOST, or with etcds:// a "
-	                           "client certificate)"},
+		{LK__ETCD_NO_USER, " (name a user: etcd://USER:PASSWORD@HOST, or use etcds:// "
+	                           "with a client certificate)"},
 		{"authentication is not enabled", " (leave user and password out of the URL)"},
 	};
 
