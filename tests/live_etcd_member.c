@@ -224,3 +224,57 @@ TEST_LIMIT(rights_on_the_prefix_are_enough, 120)
 	OK(lk_client_close(client));
 	etcd_stop(&servers);
 }
+
+/* ---- Two clusters --------------------------------------------------------------------------- */
+
+static void names_both(const struct etcd_servers *one, const struct etcd_servers *other)
+{
+	char text[120];
+
+	snprintf(text, sizeof(text), "127.0.0.1:%d: of another cluster than 127.0.0.1:%d",
+	         other->nodes[0].port, one->nodes[0].port);
+	ck_assert_msg(strstr(lk_errmsg(), text), "\"%s\" is not in: %s", text, lk_errmsg());
+}
+
+static lk_err try_lock(lk_lock *lock)
+{
+	lk_err err = lk_lock_acquire(lock, 0, NULL);
+
+	return err ? err : lk_lock_release(lock);
+}
+
+/* A URL that is wrong: its members have different stores. */
+TEST_LIMIT(member_of_another_cluster_is_refused, 240)
+{
+	static struct etcd_servers clusters[2];
+	struct etcd_servers *first, *other;
+	lk_client *client;
+	lk_server server;
+	lk_lock *lock;
+	char url[200];
+
+	etcd_start(&clusters[0], 1);
+	etcd_start(&clusters[1], 1);
+	snprintf(url, sizeof(url), "etcd://127.0.0.1:%d,127.0.0.1:%d", clusters[0].nodes[0].port,
+	         clusters[1].nodes[0].port);
+	client = client_at(url);
+	lock = lock_leased(client, "one", 5000);
+	OK(lk_lock_acquire(lock, LONG_MS, NULL));
+	OK(lk_lock_release(lock));
+	OK(lk_client_server(client, &server));
+	snprintf(url, sizeof(url), "127.0.0.1:%d", clusters[0].nodes[0].port);
+	first = strcmp(server.address, url) ? &clusters[1] : &clusters[0];
+	other = strcmp(server.address, url) ? &clusters[0] : &clusters[1];
+	etcd_kill(first, 0);
+	ck_assert(WITHIN(LONG_MS,
+	                 try_lock(lock) == LK_ECONN && strstr(lk_errmsg(), "of another cluster")));
+	names_both(first, other);
+	EXPECT(lk_lock_acquire(lock, 1000, NULL), LK_ECONN);
+	ck_assert_str_eq(etcd_ctl(other, "get --prefix lk/ --keys-only"), "");
+	etcd_restart(first, 0);
+	OK(lk_lock_acquire(lock, LONG_MS, NULL));
+	OK(lk_lock_release(lock));
+	OK(lk_client_close(client));
+	etcd_stop(first);
+	etcd_stop(other);
+}

@@ -132,6 +132,25 @@ static lk_err log_in(struct lk__etcd_peer *peer, const struct lk__target *target
 	return err ? lk__why_about(why, err, peer->socket.text, "cannot use the token") : LK_OK;
 }
 
+/* Are this member and those that were used of one cluster?  Their locks do not exclude each other
+ * otherwise. */
+static lk_err check_cluster(struct lk__etcd_peer *peer, uint64_t cluster_id, struct lk__why *why)
+{
+	struct lk__etcd *etcd = peer->etcd;
+
+	if (!etcd->cluster_id) {
+		etcd->cluster_id = cluster_id;
+		snprintf(etcd->first_used, sizeof(etcd->first_used), "%.*s", LK__PLACE_SIZE - 1,
+		         peer->socket.text);
+	}
+	if (cluster_id == etcd->cluster_id)
+		return LK_OK;
+	return lk__why_about(why, LK_EMISMATCH, peer->socket.text,
+	                     "of another cluster than %s (correct the URL; if a backup was "
+	                     "restored as a new cluster, open the client again)",
+	                     etcd->first_used);
+}
+
 static lk_err check(struct lk__etcd_peer *peer, int64_t deadline_ns, int cancel_fd,
                     struct lk__why *why)
 {
@@ -150,6 +169,9 @@ static lk_err check(struct lk__etcd_peer *peer, int64_t deadline_ns, int cancel_
 	if (status.is_learner || !status.leader)
 		return lk__why_about(why, LK_ECONN, peer->socket.text, "%s",
 		                     status.is_learner ? "a learner" : "no leader");
+	err = check_cluster(peer, status.header.cluster_id, why);
+	if (err)
+		return err;
 	snprintf(version, sizeof(version), "%.*s", (int)status.version.len,
 	         (const char *)status.version.data);
 	if (lk__etcd_is_old(version)) {

@@ -136,7 +136,7 @@ static void attach(struct lk__etcd *etcd, struct lk__etcd_peer *peer)
 /* Is it worth trying another member? */
 static bool may_differ(lk_err err)
 {
-	return err == LK_ECONN || err == LK_ESERVER;
+	return err == LK_ECONN || err == LK_ESERVER || err == LK_EMISMATCH;
 }
 
 static lk_err dial(struct lk__store *store, unsigned link, const struct lk__target *place,
@@ -145,6 +145,7 @@ static lk_err dial(struct lk__store *store, unsigned link, const struct lk__targ
 {
 	struct lk__etcd *etcd = (struct lk__etcd *)store;
 	struct lk__etcd_peer *peer = NULL;
+	struct lk__why of_another = {0};
 	lk_err err = LK_ECONN;
 
 	(void)link;
@@ -165,6 +166,12 @@ static lk_err dial(struct lk__store *store, unsigned link, const struct lk__targ
 		pthread_mutex_unlock(&etcd->mutex);
 		if (!may_differ(err))
 			break;
+		if (err == LK_EMISMATCH)
+			of_another = *why;
+	}
+	if (err && of_another.err && may_differ(err)) {
+		*why = of_another; /* which waiting does not cure, unless the others return */
+		err = why->err = LK_ECONN;
 	}
 	if (err && etcd->endpoints.count > 1 && may_differ(err)) {
 		struct lk__why last = *why;

@@ -16,7 +16,10 @@ struct lk__etcd {
 	struct lk__store store;          /* first */
 	const struct lk__target *target; /* the client's */
 	char client[LK__CLIENT_ID_SIZE];
-	struct lk__tls_shared tls; /* the dialling thread's */
+	/* The dialling thread's: */
+	struct lk__tls_shared tls;
+	uint64_t cluster_id;             /* of the members that were used, 0 = none was */
+	char first_used[LK__PLACE_SIZE]; /* the first of them */
 	/* A leaf: no I/O and no other lock under it.  It guards everything below, and what the
 	 * peer's h2 has. */
 	pthread_mutex_t mutex;
@@ -52,7 +55,8 @@ struct lk__etcd_peer {
 extern const struct lk__store_ops lk__etcd_store;
 
 /* connect.c: I/O, without the mutex.  Connect to the member that target names, log in, and ask how
- * it is, by deadline_ns; the errors of lk__dial_each(), and LK_EAUTH. */
+ * it is, by deadline_ns; the errors of lk__dial_each(), LK_EAUTH, and LK_EMISMATCH: it is of
+ * another cluster than the members before. */
 lk_err lk__etcd_connect(struct lk__etcd *etcd, const struct lk__target *target, int64_t deadline_ns,
                         int cancel_fd, struct lk__etcd_peer **peer, struct lk__why *why);
 /* The same for the doctor: without asking how it is. */
