@@ -7,7 +7,8 @@
 #   NIGHTLY=1                    all tests, also the long ones that a sanitizer leaves out
 #   HIREDIS=DIR                  this hiredis: DIR/include/hiredis, DIR/lib/libhiredis.a
 #   TLS=no                       without rediss:; also where OpenSSL is not  -> build/notls/
-#   ETCD=no                      without etcd:; also where nghttp2 is not  -> build/noetcd/
+#   ETCD=auto|yes|no             with etcd: if nghttp2 is there; an error if it is not; without
+#                                                                      -> build/noetcd/
 #   WERROR=                      do not turn warnings into errors
 #   DEPS=                        do not look for missing packages
 #   MUTANT=NAME                  plant that bug first (tests/mutants)  -> build/mutant-NAME/
@@ -24,8 +25,12 @@ settings = $(foreach name,$(1),$(eval $(name) :=)$(eval unexport $(name)))
 $(call settings,V SANITIZE NIGHTLY HIREDIS TLS ETCD WERROR DEPS MUTANT LOCK STORE T SEED J)
 WERROR := -Werror
 DEPS := yes
+ETCD := auto
 LOCK := on
 STORE := local
+ifeq ($(filter auto yes no,$(ETCD)),)
+$(error ETCD=$(ETCD): must be auto, yes or no)
+endif
 
 GOALS := $(or $(MAKECMDGOALS),all)
 ifneq ($(MUTANT),)
@@ -91,11 +96,12 @@ HAS_TLS := { [ "$(TLS)" != no ] && pkg-config --exists 'libssl >= 1.1.1' 2>/dev/
 TLS_CFLAGS := $$(if $(HAS_TLS); then pkg-config --cflags libssl; fi)
 TLS_LIBS := $$(if $(HAS_TLS); then pkg-config --libs libssl libcrypto; fi)
 
-# With etcd: if nghttp2 is there.
+# With etcd: if nghttp2 is there.  Only the plug-in needs it, and programs with the archive.
 HAS_ETCD := { [ "$(ETCD)" != no ] && pkg-config --exists 'libnghttp2 >= 1.52' 2>/dev/null; }
 NGHTTP2_CFLAGS := $$(if $(HAS_ETCD); then pkg-config --cflags libnghttp2; fi)
 NGHTTP2_LIBS := $$(if $(HAS_ETCD); then pkg-config --libs libnghttp2; fi)
-LIBS := $(HIREDIS_LIBS) $(TLS_LIBS) $(NGHTTP2_LIBS)
+LIBS := $(HIREDIS_LIBS) $(TLS_LIBS)
+ALL_LIBS := $(LIBS) $(NGHTTP2_LIBS)
 
 ifeq ($(V),1)
 Q :=
@@ -110,24 +116,29 @@ endif
 SCRIPTS := $(sort $(wildcard src/redis/scripts/*.lua))
 CLI_SOURCES := $(sort $(wildcard src/cli/*.c))
 ETCD_SOURCES := $(sort $(wildcard src/etcd/*.c))
-LIB_SOURCES := $(filter-out $(CLI_SOURCES) $(ETCD_SOURCES),$(sort $(wildcard src/*.c src/*/*.c)))
+PLUGIN_SOURCES := $(sort $(wildcard src/plugin/*.c))
+LIB_SOURCES := $(filter-out $(CLI_SOURCES) $(ETCD_SOURCES) $(PLUGIN_SOURCES), \
+	$(sort $(wildcard src/*.c src/*/*.c)))
 
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/gen/scripts.o
 CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/%.o)
 ETCD_OBJECTS := $(ETCD_SOURCES:%.c=$(BUILD)/%.o)
-ETCD_LIB := $(BUILD)/etcd.a
+PLUGIN_OBJECTS := $(PLUGIN_SOURCES:%.c=$(BUILD)/%.o)
 STATIC := $(BUILD)/liblatchkey.a
-SHARED := $(BUILD)/liblatchkey.so.$(VERSION)
+# In a folder of its own, as installed: the plug-in is beside it, and the command uses both.
+SHARED := $(BUILD)/lib/liblatchkey.so.$(VERSION)
+# The sanitized library has the store in etcd, too: one program, one sanitizer.
+PLUGIN := $(if $(SANITIZE)$(filter no,$(ETCD)),,$(BUILD)/lib/latchkey/$(SOVERSION)/etcd.so)
 COMMAND := $(if $(CLI_SOURCES),$(BUILD)/latchkey)
 
 ## all        what a plain `make` does: lib, command, examples
-## lib        build/liblatchkey.a and .so
+## lib        build/liblatchkey.a and .so, and the plug-in for etcd
 ## command    build/latchkey
 .PHONY: all lib command install uninstall clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 all: lib command examples
-lib: $(STATIC) $(SHARED)
+lib: $(STATIC) $(SHARED) $(PLUGIN)
 command: $(COMMAND)
 
 # ---- packages ------------------------------------------------------------------------------------
@@ -135,7 +146,7 @@ command: $(COMMAND)
 # Before it compiles anything, make looks for what the goals need.  Only demo, test, test-* and
 # deps* install it; the other goals end and name the goal that does.
 BUILD_GOALS := all lib command examples install uninstall tidy format clean help \
-	$(BUILD)/liblatchkey% $(BUILD)/latchkey $(BUILD)/src/% $(BUILD)/examples/%
+	$(BUILD)/liblatchkey% $(BUILD)/lib/% $(BUILD)/latchkey $(BUILD)/src/% $(BUILD)/examples/%
 DEMO_NEEDS := demo$(if $(filter etcd,$(STORE)),-etcd)
 NEEDS := build $(patsubst demo,$(DEMO_NEEDS),$(filter demo,$(GOALS))) $(if $(filter lint fuzz,$(GOALS)),ci) \
 	$(if $(filter-out $(BUILD_GOALS) demo deps deps-% lint fuzz,$(GOALS)),test)
@@ -164,6 +175,8 @@ $(BUILD)/gen/scripts.o: $(BUILD)/gen/scripts.c
 
 # What the library is built with.  Written again only if it changed, that is if a package came or went.
 $(BUILD)/gen/built_with.h: always | needs
+	$(if $(filter yes,$(ETCD)),$(Q)$(HAS_ETCD) || { \
+		echo "ETCD=yes: nghttp2 1.52 or later is missing (libnghttp2-dev)" >&2; exit 1; })
 	$(Q)mkdir -p $(@D); { if $(HAS_TLS); then echo '#define LK__TLS 1'; else echo '#define LK__TLS 0'; fi; \
 		if $(HAS_ETCD); then echo '#define LK__ETCD 1'; else echo '#define LK__ETCD 0'; fi; } \
 		>$@.$$$$; if cmp -s $@.$$$$ $@; then rm $@.$$$$; else mv $@.$$$$ $@; \
@@ -184,27 +197,45 @@ $(BUILD)/src/redis/resp.o: EXTRA_CFLAGS = $(HIREDIS_CFLAGS)
 $(BUILD)/src/net/tls.o: EXTRA_CFLAGS = $(TLS_CFLAGS)
 $(BUILD)/src/etcd/h2.o: EXTRA_CFLAGS = $(NGHTTP2_CFLAGS)
 
-$(STATIC): $(LIB_OBJECTS) $(ETCD_OBJECTS)
+# Without nghttp2 nothing names the store in etcd, so nothing of it is linked.
+$(STATIC): $(LIB_OBJECTS) $(ETCD_OBJECTS) $(BUILD)/src/plugin/linked.o
 	$(call say,AR,$@)
-	$(Q)rm -f $@ && $(AR) rcs $@ $(LIB_OBJECTS) $(ETCD_OBJECTS)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
-# An archive: without nghttp2 nothing names the store in etcd, so nothing of it is linked.
-$(ETCD_LIB): $(ETCD_OBJECTS)
-	$(call say,AR,$@)
-	$(Q)rm -f $@ && $(AR) rcs $@ $(ETCD_OBJECTS)
-
-$(SHARED): $(LIB_OBJECTS) $(ETCD_LIB) src/latchkey.map
+# Old C libraries have dlopen() in libdl.
+$(SHARED): $(LIB_OBJECTS) $(BUILD)/src/plugin/load.o src/latchkey.map $(if $(SANITIZE),$(STATIC))
 	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -shared -Wl,-soname,liblatchkey.so.$(SOVERSION) $(SO_LDFLAGS) \
-		-Wl,--version-script=src/latchkey.map $(LDFLAGS) -o $@ $(LIB_OBJECTS) $(ETCD_LIB) $(LIBS)
-	$(Q)ln -sf $(@F) $(BUILD)/liblatchkey.so.$(SOVERSION)
-	$(Q)ln -sf $(@F) $(BUILD)/liblatchkey.so
+		-Wl,--version-script=src/latchkey.map $(LDFLAGS) -o $@ $(LIB_OBJECTS) \
+		$(if $(SANITIZE),$(STATIC) $(ALL_LIBS),$(BUILD)/src/plugin/load.o $(LIBS) -ldl)
+	$(Q)ln -sf $(@F) $(@D)/liblatchkey.so.$(SOVERSION)
+	$(Q)ln -sf $(@F) $(@D)/liblatchkey.so
+	$(Q)for name in so so.$(SOVERSION) so.$(VERSION); do \
+		ln -sf lib/$(@F) $(BUILD)/liblatchkey.$$name || exit; done
 
-$(COMMAND): $(CLI_OBJECTS) $(STATIC)
+# The copies have no state; all other functions come from the library that loads the plug-in, as
+# src/plugin/plugin.h lists them.  -z defs finds one that is in neither.
+PLUGIN_COPIES := $(addprefix $(BUILD)/src/,base/buf.o base/text.o base/why.o core/table.o)
+$(BUILD)/lib/latchkey/$(SOVERSION)/etcd.so: $(ETCD_OBJECTS) $(BUILD)/src/plugin/etcd.o $(PLUGIN_COPIES)
+	$(Q)rm -f $@; if $(HAS_ETCD); then $(if $(Q),printf '  %-7s %s\n' LINK $@;) \
+		mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -shared -Wl,-z,defs $(LDFLAGS) -o $@ $^ $(NGHTTP2_LIBS); fi
+
+# link_command FILE RUNPATH: the command uses the shared library, and so the plug-in; a sanitized
+# one has all in it.
+link_command = $(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $(1) $(CLI_OBJECTS) $(if $(SANITIZE),$(STATIC) $(ALL_LIBS), \
+	$(if $(2),-Wl$(comma)--enable-new-dtags$(comma)-rpath$(comma)'$(2)') $(BUILD)/lib/liblatchkey.so)
+$(COMMAND): $(CLI_OBJECTS) $(if $(SANITIZE),$(STATIC),$(SHARED) $(PLUGIN))
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(CLI_OBJECTS) $(STATIC) $(LIBS)
+	$(Q)$(call link_command,$@,$$ORIGIN/lib)
 
 # ---- install -------------------------------------------------------------------------------------
+
+# Where the installed command finds its library: the loader knows its own folders; elsewhere both may
+# be moved together, if they have one prefix.
+RUNPATH := $(if $(filter /lib% /usr/lib%,$(LIBDIR)),,$(if $(and $(filter $(PREFIX)/bin,$(BINDIR)), \
+	$(filter $(PREFIX)/%,$(LIBDIR))),$$ORIGIN/../$(LIBDIR:$(PREFIX)/%=%),$(LIBDIR)))
+PLUGIN_DIR := $(LIBDIR)/latchkey/$(SOVERSION)
 
 ## install    to PREFIX=/usr/local; DESTDIR= for a package; uninstall removes it
 install: lib command
@@ -216,12 +247,16 @@ install: lib command
 	$(Q)install -m 755 $(SHARED) $(DESTDIR)$(LIBDIR)/
 	$(Q)ln -sf liblatchkey.so.$(VERSION) $(DESTDIR)$(LIBDIR)/liblatchkey.so.$(SOVERSION)
 	$(Q)ln -sf liblatchkey.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/liblatchkey.so
+	$(Q)rm -f $(DESTDIR)$(PLUGIN_DIR)/etcd.so
+	$(if $(PLUGIN),$(Q)if [ -e $(PLUGIN) ]; then mkdir -p $(DESTDIR)$(PLUGIN_DIR) && \
+		install -m 755 $(PLUGIN) $(DESTDIR)$(PLUGIN_DIR)/; fi)
 	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
 		-e 's|@VERSION@|$(VERSION)|' -e "s|@TLS@|$$(if $(HAS_TLS); then echo ', libssl, libcrypto'; fi)|" \
 		-e "s|@ETCD@|$$(if $(HAS_ETCD); then echo ', libnghttp2'; fi)|" \
 		latchkey.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/latchkey.pc
 	$(Q)chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/latchkey.pc
-	$(if $(COMMAND),$(Q)install -m 755 $(COMMAND) $(DESTDIR)$(BINDIR)/)
+	$(if $(COMMAND),$(Q)$(call link_command,$(BUILD)/latchkey.install,$(RUNPATH)) && \
+		install -m 755 $(BUILD)/latchkey.install $(DESTDIR)$(BINDIR)/latchkey)
 	$(if $(wildcard docs/latchkey.1),$(Q)install -m 644 docs/latchkey.1 $(DESTDIR)$(MANDIR)/man1/)
 	$(if $(DESTDIR),,$(Q)tools/loader $(LIBDIR) $(SOVERSION))
 
@@ -230,7 +265,9 @@ uninstall:
 	$(Q)rm -f $(addprefix $(DESTDIR)$(INCLUDEDIR)/,latchkey.h latchkey.hpp) \
 		$(addprefix $(DESTDIR)$(LIBDIR)/,liblatchkey.a liblatchkey.so liblatchkey.so.$(SOVERSION) \
 		liblatchkey.so.$(VERSION) pkgconfig/latchkey.pc) \
-		$(DESTDIR)$(BINDIR)/latchkey $(DESTDIR)$(MANDIR)/man1/latchkey.1
+		$(DESTDIR)$(PLUGIN_DIR)/etcd.so $(DESTDIR)$(BINDIR)/latchkey \
+		$(DESTDIR)$(MANDIR)/man1/latchkey.1
+	$(Q)rmdir $(DESTDIR)$(PLUGIN_DIR) $(DESTDIR)$(LIBDIR)/latchkey 2>/dev/null || :
 	$(if $(DESTDIR),,$(Q)tools/loader $(LIBDIR) $(SOVERSION))
 
 ## clean      remove build/
@@ -247,5 +284,5 @@ RULES := $(wildcard examples/rules.mk tests/rules.mk) \
 	$(sort $(wildcard tests/*/rules.mk bench/rules.mk bench/*/rules.mk))
 include $(RULES)
 
--include $(patsubst %.o,%.d,$(LIB_OBJECTS) $(CLI_OBJECTS) $(ETCD_OBJECTS))
+-include $(patsubst %.o,%.d,$(LIB_OBJECTS) $(CLI_OBJECTS) $(ETCD_OBJECTS) $(PLUGIN_OBJECTS))
 endif

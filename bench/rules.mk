@@ -33,7 +33,7 @@ $(BENCH_OBJECTS): $(BUILD)/%.o: %.c | needs $(BUILD)/gen/scripts.h $(BUILD)/gen/
 	$(Q)$(CC) $(ALL_CFLAGS) $(CHECK_CFLAGS) $(HIREDIS_CFLAGS) $(JANSSON_CFLAGS) -Iinclude -Isrc \
 		-Itests -Itests/harness -I$(BUILD)/gen -MMD -MP -c -o $@ $<
 
-$(BENCH): $(BENCH_OBJECTS) $(HARNESS) $(ETCD_LIB) $(STATIC)
+$(BENCH): $(BENCH_OBJECTS) $(HARNESS) $(STATIC)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(BENCH_OBJECTS) $(TEST_LIBS) $(JANSSON_LIBS) -lm
 

@@ -21,15 +21,15 @@ $(BUILD)/examples/%.o: examples/%.c | needs
 	$(Q)$(CC) $(ALL_CFLAGS) -Iinclude -MMD -MP -c -o $@ $<
 $(EXAMPLES): $(BUILD)/%: $(BUILD)/%.o $(STATIC)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(STATIC) $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(STATIC) $(ALL_LIBS)
 $(DEMO): $(DEMO_OBJECTS) $(STATIC)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(DEMO_OBJECTS) $(STATIC) $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(DEMO_OBJECTS) $(STATIC) $(ALL_LIBS)
 $(RATE_LIMIT): $(RATE_LIMIT_SOURCES) $(wildcard examples/rate_limit/*.h) include/latchkey.h \
 		$(STATIC) | needs
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) -Iinclude $$(pkg-config --cflags libmicrohttpd libcurl) $(LDFLAGS) -o $@ \
-		$(RATE_LIMIT_SOURCES) $(STATIC) $(LIBS) $$(pkg-config --libs libmicrohttpd libcurl)
+		$(RATE_LIMIT_SOURCES) $(STATIC) $(ALL_LIBS) $$(pkg-config --libs libmicrohttpd libcurl)
 skip-rate-limit:
 	@printf '  %-7s %s\n' SKIP "$(RATE_LIMIT): needs libmicrohttpd and libcurl (make deps-examples)"
 

@@ -170,8 +170,8 @@ struct lk__store_ops {
 	void (*sentinel_close)(struct lk__sentinel_conn *conn);
 };
 
-/* The store of that target.  In stores.c, the only file that names stores. */
-const struct lk__store_ops *lk__store_of(const struct lk__target *target);
+/* The store of that target, or NULL with why.  In stores.c, the only file that names stores. */
+const struct lk__store_ops *lk__store_of(const struct lk__target *target, struct lk__why *why);
 /* Make clients that open from now on use that store, NULL = the default.  For tests. */
 void lk__store_use(const struct lk__store_ops *ops);
 

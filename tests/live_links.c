@@ -73,7 +73,7 @@ static void start(void)
 	static struct lk__store_ops ops;
 
 	lua_seam_use(LINKS);
-	seam = lk__store_of(NULL);
+	seam = lk__store_of(NULL, NULL);
 	ops = *seam;
 	ops.create = create;
 	lk__store_use(&ops);

@@ -14,6 +14,9 @@ make_it() {
 		fail "make $* failed"
 }
 
+LD_LIBRARY_PATH=$work/root/usr/lib
+export LD_LIBRARY_PATH
+plugin=$work/root/usr/lib/latchkey/0.2/etcd.so
 make_it TLS=no ETCD=no lib command install DESTDIR="$work/root" PREFIX=/usr
 cp "$work/output" "$work/output.first"
 grep -q 'TLS  *none: rediss: needs OpenSSL' "$work/output" || fail "make does not report that TLS is missing"
@@ -25,8 +28,8 @@ grep -q 'TLS  *none: rediss: needs OpenSSL' "$work/output" || fail "make does no
 grep -q 'scheme: rediss: this library was built without TLS' "$work/output" || fail "no reason"
 grep -q 'ETCD  *none: etcd: needs nghttp2' "$work/output.first" ||
 	fail "make does not report that nghttp2 is missing"
+[ ! -e "$plugin" ] || fail "ETCD=no builds the plug-in"
 ! ldd "$work/root/usr/bin/latchkey" | grep -q nghttp2 || fail "linked with nghttp2"
-! nm -D "$work/root/usr/lib/liblatchkey.so" | grep -q ' nghttp2_' || fail "needs nghttp2"
 ! grep -q nghttp2 "$work/root/usr/lib/pkgconfig/latchkey.pc" || fail "latchkey.pc names nghttp2"
 ! LATCHKEY_URL=etcd://localhost "$work/root/usr/bin/latchkey" lock a true >"$work/output" 2>&1 ||
 	fail "etcd: is accepted"
@@ -42,7 +45,7 @@ grep -q 'CC *src/etcd/h2.c' "$work/output" || fail "h2.c is not compiled again"
 nm -D "$work/root/usr/lib/liblatchkey.so" | grep -q ' U SSL_read' || fail "does not use OpenSSL"
 grep -q '^Requires.private:.* libssl' "$work/root/usr/lib/pkgconfig/latchkey.pc" ||
 	fail "latchkey.pc does not name OpenSSL"
-nm -D "$work/root/usr/lib/liblatchkey.so" | grep -q ' U nghttp2_' || fail "does not use nghttp2"
+nm -D "$plugin" | grep -q ' U nghttp2_' || fail "does not use nghttp2"
 grep -q '^Requires.private:.* libnghttp2' "$work/root/usr/lib/pkgconfig/latchkey.pc" ||
 	fail "latchkey.pc does not name nghttp2"
 make_it lib

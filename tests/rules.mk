@@ -41,7 +41,7 @@ HARNESS_OBJECTS := $(HARNESS_SOURCES:%.c=$(BUILD)/%.o)
 TESTS := $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
 PROOF_PROGRAMS := $(PROOFS:%=$(BUILD)/%)
 PRELOADS := $(PRELOAD_SOURCES:tests/preload/%.c=$(BUILD)/tests/%.so)
-TEST_LIBS := $(HARNESS) $(STATIC) $(LIBS) $(CHECK_LIBS) $(LUA_LIBS) -ldl
+TEST_LIBS := $(HARNESS) $(STATIC) $(ALL_LIBS) $(CHECK_LIBS) $(LUA_LIBS) -ldl
 
 # A figure names the commit that it was measured at.
 COMMIT = $(or $(LK_COMMIT),$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown; \
@@ -136,7 +136,7 @@ tidy: lib
 	@LK_BUILD=$(abspath $(BUILD)) CC="$(CC)" tests/tidy
 
 ## lint       clang-tidy
-LINT_SOURCES := $(LIB_SOURCES) $(ETCD_SOURCES) $(CLI_SOURCES) $(DEMO_SOURCES) $(EXAMPLE_SOURCES) \
+LINT_SOURCES := $(LIB_SOURCES) $(ETCD_SOURCES) $(PLUGIN_SOURCES) $(CLI_SOURCES) $(DEMO_SOURCES) $(EXAMPLE_SOURCES) \
 	$(RATE_LIMIT_SOURCES)
 lint: $(BUILD)/gen/scripts.h $(BUILD)/gen/built_with.h
 	$(call say,TIDY,src examples)

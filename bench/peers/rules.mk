@@ -34,10 +34,10 @@ $(PEERS_OBJECTS): $(BUILD)/%.o: %.c | needs
 $(PEERS_DRIVER): $(PEERS_DRIVER_OBJECTS) $(HARNESS)
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(CHECK_LIBS) \
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ $(ALL_LIBS) $(CHECK_LIBS) \
 		$(JANSSON_LIBS)
 
 $(PEERS_OURS): $(PEERS_OURS_OBJECTS) $(STATIC)
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ $(ALL_LIBS)

@@ -96,15 +96,19 @@ static bool init_links(struct lk_client *client)
 	return !client->target.cluster || lk__cluster_begin(client);
 }
 
-static bool init_parts(struct lk_client *client, const lk_client_options *options)
+/* False, with a reason of its own or none. */
+static bool init_parts(struct lk_client *client, const lk_client_options *options,
+                       struct lk__why *why)
 {
+	const struct lk__store_ops *ops;
 	unsigned char id[16];
 	uint64_t seed;
 
 	if (!lk__random(id, sizeof(id)) || !lk__random(&seed, sizeof(seed)) || !lk__fork_watch())
 		return false;
 	lk__id128(client->id, id);
-	client->store = lk__store_of(&client->target)->create(&client->target, client->id);
+	ops = lk__store_of(&client->target, why);
+	client->store = ops ? ops->create(&client->target, client->id) : NULL;
 	if (!client->store)
 		return false;
 	lk__identity_init(&client->identity);
@@ -310,9 +314,10 @@ static lk_err open_client(const char *url, const lk_client_options *options, int
 	client->quorum_begins_ms = begins_ms;
 	if (options && options->label && !(client->identity.label = strdup(options->label))) {
 		lk__why_set(&why, LK_ENOMEM, "out of memory");
-	} else if (!init_parts(client, options)) {
-		lk__why_set(&why, LK_ESYSTEM,
-		            "cannot set up a client: out of descriptors or memory");
+	} else if (!init_parts(client, options, &why)) {
+		if (!why.err)
+			lk__why_set(&why, LK_ESYSTEM,
+			            "cannot set up a client: out of descriptors or memory");
 	} else if (open_connections(client, &why)) {
 		lk__registry_add(client);
 		*result = client;

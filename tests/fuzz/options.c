@@ -29,7 +29,7 @@ static void make_client(void)
 	client->loop.timer_fd = -1;
 	client->fork_generation = lk__fork_generation();
 	memcpy(client->id, "abcdefghijklmnopqrstuv", sizeof(client->id));
-	client->store = lk__store_of(&client->target)->create(&client->target, client->id);
+	client->store = lk__store_of(&client->target, &why)->create(&client->target, client->id);
 	if (!client->store || !lk__client_add_link(client))
 		abort();
 }

@@ -26,7 +26,7 @@ fuzz-program: $(BUILD)/program
 $(BUILD)/program: $(BUILD)/tests/fuzz/entry.o $(FUZZ_OBJECTS) $(FUZZ_PARTS) $(STATIC)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $@ $< $(FUZZ_LINK) $(STATIC) \
-		$(LIBS) $(LUA_LIBS)
+		$(ALL_LIBS) $(LUA_LIBS)
 
 fuzz-replay: $(BUILD)/tests/unit_fuzz
 	@$<
