@@ -16,7 +16,7 @@
 #include "base/url.h"
 
 #define LK__CLIENT_ID_SIZE 23
-#define LK__TOPIC_MAX (3 * LK_NAME_MAX + 64) /* with its NUL */
+#define LK__TOPIC_MAX (3 * LK_NAME_MAX + 80) /* with its NUL */
 
 enum lk__side { LK__RESPONSES, LK__MESSAGES };
 
@@ -149,6 +149,9 @@ struct lk__store_ops {
 	/* Take what has come for the core; answer->text is valid until the next call. */
 	enum lk__next (*next)(struct lk__peer *peer, struct lk__answer *answer,
 	                      struct lk__message *message);
+	/* Take what has come about a topic; it is valid until the next call.  NULL: nothing does.
+	 */
+	bool (*told)(struct lk__peer *peer, struct lk__event *event);
 	/* Fill the structure of the query whose answer was taken last, into; NULL: its caller has
 	 * returned.  It may make the answer a failure. */
 	void (*fill)(struct lk__peer *peer, void *into, struct lk__answer *answer);

@@ -35,6 +35,7 @@ static void of_latch(const struct lk__pending *pending, struct lk__request *requ
 	request->generation = step->generation;
 	request->number = step->number;
 	request->n = step->n;
+	request->is_repeated = step->may_be_counted;
 	request->step = step->name;
 	request->step_len = step->len;
 	request->topic = latch->channel->topic;

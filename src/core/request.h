@@ -130,6 +130,7 @@ struct lk__request {
 	/* LK__STEP */
 	uint64_t generation, number;
 	uint32_t n;
+	bool is_repeated; /* it may have been counted already */
 	uint16_t step_len, topic_len;
 	const char *step;  /* its name, step_len bytes, 0 = none */
 	const char *topic; /* of the latch */

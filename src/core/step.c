@@ -170,12 +170,12 @@ static void other(struct lk__core *core, int64_t now_ns, struct lk__latch *latch
 static void step_failed(struct lk__core *core, int64_t now_ns, struct lk__latch *latch,
                         const struct lk__answer *answer)
 {
-	bool unknown =
-		latch->steps->may_be_counted || answer->ambiguous; /* it may have been counted */
+	bool unknown = latch->steps->may_be_counted || answer->ambiguous;
 
 	if (answer->retryable) {
 		lk__why_set(&latch->trouble, answer->err, "%s", answer->text);
 		latch->step_ns = now_ns + RETRY_MS * MS;
+		latch->steps->may_be_counted = unknown;
 	} else {
 		settle_step(core, latch, unknown ? LK_EUNKNOWN : answer->err, answer->text);
 	}

@@ -67,20 +67,24 @@ static void destroy(struct lk__store *store)
 	free(etcd);
 }
 
-/* There are no topics: messages come to the client's mailbox. */
+/* The key of the latch, which is watched. */
 static void topic_of(const struct lk__store *store, const char *name, size_t len,
+                     char topic[LK__TOPIC_MAX])
+{
+	const struct lk__etcd *etcd = (const struct lk__etcd *)store;
+
+	_Static_assert(LK__ETCD_KEY_MAX <= LK__TOPIC_MAX, "a key fits");
+	lk__etcd_noun_key(topic, etcd->target->prefix, LK__ETCD_LATCH, name, len);
+}
+
+/* Messages about a lock come to the client's mailbox. */
+static bool inbox_of(const struct lk__store *store, const char *name, size_t len,
                      char topic[LK__TOPIC_MAX])
 {
 	(void)store;
 	(void)name;
 	(void)len;
 	topic[0] = '\0';
-}
-
-static bool inbox_of(const struct lk__store *store, const char *name, size_t len,
-                     char topic[LK__TOPIC_MAX])
-{
-	topic_of(store, name, len, topic);
 	return false;
 }
 
@@ -288,13 +292,18 @@ static bool encode(struct lk__peer *base, const struct lk__request *request, str
 	return done;
 }
 
-static bool subscribe(struct lk__peer *peer, const char *topic, bool on, struct lk__buf *buf)
+static bool subscribe(struct lk__peer *base, const char *topic, bool on, struct lk__buf *buf)
 {
-	(void)peer;
-	(void)topic;
-	(void)on;
+	struct lk__etcd_peer *peer = peer_of(base);
+	struct lk__etcd *etcd = peer->etcd;
+	bool done = true;
+
 	(void)buf;
-	return true;
+	pthread_mutex_lock(&etcd->mutex);
+	if (etcd->peer == peer)
+		done = lk__etcd_session_subscribe(&etcd->session, topic, on);
+	pthread_mutex_unlock(&etcd->mutex);
+	return done;
 }
 
 static bool ping(struct lk__peer *peer, struct lk__buf *buf)
@@ -379,6 +388,18 @@ static enum lk__next next(struct lk__peer *base, struct lk__answer *answer,
 	return kind;
 }
 
+static bool told(struct lk__peer *base, struct lk__event *event)
+{
+	struct lk__etcd_peer *peer = peer_of(base);
+	struct lk__etcd *etcd = peer->etcd;
+	bool has_event;
+
+	pthread_mutex_lock(&etcd->mutex);
+	has_event = etcd->peer == peer && lk__etcd_session_event(&etcd->session, event);
+	pthread_mutex_unlock(&etcd->mutex);
+	return has_event;
+}
+
 static void fill(struct lk__peer *base, void *into, struct lk__answer *answer)
 {
 	struct lk__etcd_peer *peer = peer_of(base);
@@ -411,6 +432,7 @@ const struct lk__store_ops lk__etcd_store = {
 	.due_ns = due_ns,
 	.pump = pump,
 	.next = next,
+	.told = told,
 	.fill = fill,
 	.doctor = lk__etcd_doctor,
 };

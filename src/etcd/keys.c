@@ -65,6 +65,16 @@ size_t lk__etcd_noun_key(char key[LK__ETCD_KEY_MAX], const char *prefix, char ki
 	return pos + put_name(key + pos, name, len);
 }
 
+size_t lk__etcd_step_key(char key[LK__ETCD_STEP_KEY_MAX], const char *queue, char kind,
+                         const char *name, size_t len)
+{
+	size_t pos = put_text(key, queue);
+
+	key[pos++] = kind;
+	key[pos] = '\0';
+	return pos + put_name(key + pos, name, len);
+}
+
 size_t lk__etcd_mailbox_key(char key[LK__ETCD_OWN_MAX], const char *prefix, const char *client)
 {
 	return (size_t)snprintf(key, LK__ETCD_OWN_MAX, "%s/c/%s", prefix, client);

@@ -4,8 +4,10 @@
  *   lk/L/<name>/<client><nonce>   a ticket of a lock; the one that was created first holds it
  *   lk/S/<name>/<client><nonce>   a ticket of a semaphore
  *   lk/S<name>                    a semaphore
- *   lk/D/<name>/<generation>/...  a step of a latch
  *   lk/D<name>                    a latch
+ *   lk/D/<name>/1<client>         the first step of a client, if it counted one
+ *   lk/D/<name>/c<client>         its other steps
+ *   lk/D/<name>/n<step>           the name of a step that has counted
  *   lk/c/<client>                 the mailbox of a client: its last message
  *   lk/e/<client>                 the era of a client: counts its connections
  *   lk/i/<client>                 its details, for people
@@ -27,6 +29,7 @@
 /* prefix/L/name/client nonce, with its NUL */
 #define LK__ETCD_KEY_MAX                                                                           \
 	(LK__ETCD_PREFIX_MAX + LK__ETCD_NAME_MAX + LK__CLIENT_ID_SIZE + LK__NONCE_SIZE + 4)
+#define LK__ETCD_STEP_KEY_MAX (LK__ETCD_KEY_MAX + 3 * LK_STEP_MAX)
 #define LK__ETCD_OWN_MAX (LK__ETCD_PREFIX_MAX + 3 + LK__CLIENT_ID_SIZE)
 
 /* The letters of kinds. */
@@ -49,6 +52,9 @@ size_t lk__etcd_queue_key(char key[LK__ETCD_KEY_MAX], const char *prefix, char k
 size_t lk__etcd_ticket_key(char key[LK__ETCD_KEY_MAX], const char *queue, const char *client,
                            const char *nonce);
 size_t lk__etcd_noun_key(char key[LK__ETCD_KEY_MAX], const char *prefix, char kind,
+                         const char *name, size_t len);
+/* A step in the queue of a latch: of that client, or of that name. */
+size_t lk__etcd_step_key(char key[LK__ETCD_STEP_KEY_MAX], const char *queue, char kind,
                          const char *name, size_t len);
 size_t lk__etcd_mailbox_key(char key[LK__ETCD_OWN_MAX], const char *prefix, const char *client);
 size_t lk__etcd_era_key(char key[LK__ETCD_OWN_MAX], const char *prefix, const char *client);

@@ -23,6 +23,7 @@ bool lk__etcd_session_init(struct lk__etcd_session *session, const char *prefix,
 	};
 	session->jobs_end = &session->jobs;
 	session->heard_end = &session->heard;
+	session->told_end = &session->told;
 	return lk__table_init(&session->tickets);
 }
 
@@ -31,6 +32,7 @@ void lk__etcd_free_job(struct lk__etcd_job *job)
 	if (!job)
 		return;
 	free(job->text);
+	free(job->latch);
 	free(job->reply);
 	free(job);
 }
@@ -90,6 +92,7 @@ void lk__etcd_session_fini(struct lk__etcd_session *session)
 	free(session->memo);
 	lk__etcd_free_job(session->taken);
 	lk__etcd_forget_said(session);
+	lk__etcd_topics_fini(session);
 }
 
 /* ---- Connections ---------------------------------------------------------------------------- */
@@ -112,6 +115,7 @@ void lk__etcd_session_down(struct lk__etcd_session *session)
 	session->state = LK__ETCD_DOWN;
 	drop_jobs(session);
 	drop_calls(session);
+	lk__etcd_topics_down(session);
 	drop_messages(session); /* the core asks for everything again */
 	while ((ticket = lk__etcd_each(session, ticket))) {
 		ticket->busy = NULL;
@@ -251,6 +255,8 @@ void lk__etcd_session_outcome(struct lk__etcd_session *session, int64_t now_ns, 
 		lk__etcd_job_outcome(session, now_ns, call, outcome);
 	else if (call->purpose == LK__ETCD_FOR_QUERY)
 		lk__etcd_query_outcome(session, call, outcome);
+	else if (call->purpose == LK__ETCD_FOR_LATCH)
+		lk__etcd_latch_outcome(session, now_ns, call, outcome);
 	else if (call->purpose == LK__ETCD_FOR_POST)
 		posted(session, now_ns, outcome);
 	else if (call->purpose == LK__ETCD_FOR_NO_ERA)
@@ -281,7 +287,12 @@ bool lk__etcd_session_request(struct lk__etcd_session *session, int64_t now_ns,
 	job->name_len = request->name_len;
 	if (job->name_len)
 		memcpy(job->name, request->name, job->name_len);
-	if (!lk__is_query(request->kind)) {
+	if (lk__etcd_is_of_latch(request)) {
+		if (!lk__etcd_keep_latch(job, request)) {
+			lk__etcd_free_job(job);
+			return false;
+		}
+	} else if (!lk__is_query(request->kind)) {
 		memcpy(job->nonce, request->ticket.nonce, sizeof(job->nonce));
 	} else if (!lk__etcd_keep_query(job, request)) {
 		lk__etcd_free_job(job);
@@ -316,7 +327,7 @@ void lk__etcd_refuse_all(struct lk__etcd_session *session, const struct lk__etcd
 	for (struct lk__etcd_job *job = session->jobs; job; job = job->next) {
 		struct lk__etcd_own_ticket *ticket = lk__etcd_find(session, job->nonce);
 
-		if (job->is_done || job->is_calling || job->wants_round ||
+		if (job->is_done || job->is_calling || job->wants_round || job->latch ||
 		    (outcome->is_full && job->kind == LK__LEAVE))
 			continue;
 		lk__etcd_refuse(job, outcome);
@@ -360,7 +371,8 @@ static void do_chores(struct lk__etcd_session *session, int64_t now_ns)
 static bool needs_set_up(const struct lk__etcd_session *session)
 {
 	for (const struct lk__etcd_job *job = session->jobs; job; job = job->next)
-		if (!job->is_done && (!lk__is_query(job->kind) || job->kind == LK__INTRODUCE))
+		if (!job->is_done && !job->latch &&
+		    (!lk__is_query(job->kind) || job->kind == LK__INTRODUCE))
 			return true;
 	return false;
 }

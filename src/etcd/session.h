@@ -65,6 +65,9 @@ struct lk__etcd_call;
 struct lk__etcd_heard;
 struct lk__etcd_memo;
 struct lk__etcd_said;
+struct lk__etcd_latch;
+struct lk__etcd_told;
+struct lk__event;
 
 struct lk__etcd_lease {
 	struct lk__etcd_lease *next;
@@ -128,6 +131,8 @@ struct lk__etcd_session {
 	struct lk__etcd_heard *heard, **heard_end; /* messages to the core */
 	struct lk__etcd_memo *memo;                /* a queue that has to be served, NULL = none */
 	struct lk__etcd_said *said;                /* details that are under the home lease */
+	struct lk__etcd_latch *latches;            /* what is known of them */
+	struct lk__etcd_told *told, **told_end;    /* events of topics; the first was taken */
 	struct lk__etcd_job *taken;                /* whose answer was taken last, NULL = none */
 	struct lk__why why;                        /* of the same */
 };
@@ -167,5 +172,11 @@ bool lk__etcd_session_answer(struct lk__etcd_session *session, struct lk__answer
  * may make the answer a failure. */
 void lk__etcd_session_fill(struct lk__etcd_session *session, void *into, struct lk__answer *answer);
 bool lk__etcd_session_message(struct lk__etcd_session *session, struct lk__message *message);
+
+/* The topic of a latch is its key.  Subscribe to it, or end that: an event says what became of it.
+ * False when out of memory. */
+bool lk__etcd_session_subscribe(struct lk__etcd_session *session, const char *topic, bool on);
+/* An event of a topic. */
+bool lk__etcd_session_event(struct lk__etcd_session *session, struct lk__event *event);
 
 #endif

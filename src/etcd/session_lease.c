@@ -11,8 +11,7 @@
 #define RETRY_NS (100 * MS)
 #define READ_MAX 60 /* tickets in one transaction, and their queues; etcd allows 128 operations */
 
-/* An id that no other client takes: from the client's own, which is 128 random bits. */
-static int64_t new_id(struct lk__etcd_session *session)
+int64_t lk__etcd_lease_id(struct lk__etcd_session *session)
 {
 	uint64_t seed = ++session->leases_made * UINT64_C(0x9e3779b97f4a7c15);
 	uint64_t hash = lk__hash(session->client, strlen(session->client), seed);
@@ -44,7 +43,7 @@ static struct lk__etcd_call *grant(struct lk__etcd_session *session, struct lk__
 	struct lk__pb_writer writer;
 	struct lk__etcd_call *call;
 
-	lease->id = new_id(session);
+	lease->id = lk__etcd_lease_id(session);
 	lk__pb_writer_init(&writer, bytes, sizeof(bytes));
 	lk__etcd_put_lease_grant(
 		&writer, &(struct lk__etcd_lease_grant){.ttl_s = lease->ttl_s, .id = lease->id});
@@ -67,20 +66,20 @@ bool lk__etcd_lease_is_live(struct lk__etcd_session *session, int64_t now_ns,
 	return false;
 }
 
-static void revoke(struct lk__etcd_session *session, const struct lk__etcd_lease *lease)
+void lk__etcd_lease_revoke(struct lk__etcd_session *session, int64_t id)
 {
 	char bytes[32];
 	struct lk__pb_writer writer;
 
 	lk__pb_writer_init(&writer, bytes, sizeof(bytes));
-	lk__etcd_put_lease_revoke(&writer, lease->id);
+	lk__etcd_put_lease_revoke(&writer, id);
 	lk__etcd_call(session, LK__ETCD_FOR_NOTHING, LK__ETCD_CALL_REVOKE, &writer);
 }
 
 void lk__etcd_lease_end(struct lk__etcd_session *session, struct lk__etcd_lease *lease)
 {
 	if (session->state != LK__ETCD_DOWN && lease->state != LK__LEASE_NEW)
-		revoke(session, lease);
+		lk__etcd_lease_revoke(session, lease->id);
 	lease->state = LK__LEASE_NEW;
 	lease->is_ended = true;
 }
@@ -91,7 +90,7 @@ void lk__etcd_session_end(struct lk__etcd_session *session)
 
 	for (; lease && session->state != LK__ETCD_DOWN; lease = lease->next)
 		if (lease->state != LK__LEASE_NEW)
-			revoke(session, lease);
+			lk__etcd_lease_revoke(session, lease->id);
 	session->state = LK__ETCD_DOWN; /* it puts nothing any more */
 }
 
@@ -379,7 +378,7 @@ static void begin_anew(struct lk__etcd_session *session)
 	for (struct lk__etcd_lease *lease = session->leases; lease; lease = lease->next) {
 		if (lease->state != LK__LEASE_LIVE)
 			continue;
-		revoke(session, lease);
+		lk__etcd_lease_revoke(session, lease->id);
 		notify_holders(session, lease);
 		lk__etcd_lease_over(session, lease);
 	}

@@ -249,6 +249,10 @@ void lk__etcd_advance(struct lk__etcd_session *session, int64_t now_ns, struct l
 
 	static const struct lk__answer left = {.kind = LK__LEFT};
 
+	if (job->latch) {
+		lk__etcd_latch_advance(session, job);
+		return;
+	}
 	if (job->kind == LK__LEAVE && !job->is_of_lock && !job->is_chore) {
 		lk__etcd_done(job, &left); /* its ask was refused */
 		return;

@@ -3,6 +3,7 @@
 #ifndef LK__ETCD_SESSION_PARTS_H
 #define LK__ETCD_SESSION_PARTS_H
 
+#include "latch.h"
 #include "session.h"
 
 #define LK__ETCD_NEVER INT64_MAX
@@ -30,8 +31,9 @@ struct lk__etcd_job {
 	bool is_serving; /* LK__BREAK: without a subject */
 	bool is_mute;    /* the same: the holder cannot be notified */
 	size_t waiters;
-	char *text;  /* LK__SHOW: the nonce; LK__INTRODUCE: the details; else the subject */
-	char *reply; /* etcd's answer; LK__BREAK: which ticket is the first */
+	char *text; /* LK__SHOW: the nonce; LK__INTRODUCE: the details; else the subject */
+	struct lk__etcd_latch_job *latch; /* of a latch, NULL = it is not of one */
+	char *reply;                      /* etcd's answer; LK__BREAK: which ticket is the first */
 	size_t reply_len;
 	int64_t left_ms;          /* LK__SHOW: of the holder's lease */
 	struct lk__answer answer; /* when done; its text is in why */
@@ -45,6 +47,7 @@ struct lk__etcd_job {
 enum lk__etcd_purpose {
 	LK__ETCD_FOR_JOB,
 	LK__ETCD_FOR_QUERY,
+	LK__ETCD_FOR_LATCH,
 	LK__ETCD_FOR_POST,
 	LK__ETCD_FOR_NO_ERA,
 	LK__ETCD_FOR_GRANT,
@@ -146,6 +149,10 @@ void lk__etcd_hear_of(struct lk__etcd_session *session, const struct lk__etcd_ow
                       enum lk__message_kind kind);
 
 /* session_watch.c */
+bool lk__etcd_watch_create(struct lk__etcd_session *session,
+                           const struct lk__etcd_watch_create *create);
+/* Cancel a watch, unless its id is 0, and forget the id. */
+void lk__etcd_watch_cancel(struct lk__etcd_session *session, uint32_t *watch_id);
 bool lk__etcd_watch_mailbox(struct lk__etcd_session *session);
 void lk__etcd_watch(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket,
                     const struct lk__etcd_ticket *before, int64_t revision);
@@ -164,6 +171,9 @@ struct lk__etcd_lease *lk__etcd_lease_of(struct lk__etcd_session *session, int64
 /* True: it is live.  Otherwise it is being granted, or cannot be now: err says why. */
 bool lk__etcd_lease_is_live(struct lk__etcd_session *session, int64_t now_ns,
                             struct lk__etcd_lease *lease);
+/* An id that no other client takes: from the client's own, which is 128 random bits. */
+int64_t lk__etcd_lease_id(struct lk__etcd_session *session);
+void lk__etcd_lease_revoke(struct lk__etcd_session *session, int64_t id);
 /* The lease has ended: its tickets are gone, or will be. */
 void lk__etcd_lease_over(struct lk__etcd_session *session, struct lk__etcd_lease *lease);
 /* It is not needed any more. */
@@ -187,6 +197,49 @@ void lk__etcd_broke(struct lk__etcd_session *session, struct lk__etcd_job *job,
                     const struct lk__etcd_seen *seen);
 /* The details have to be put anew. */
 void lk__etcd_forget_said(struct lk__etcd_session *session);
+
+/* session_latch.c */
+static inline bool lk__etcd_is_of_latch(const struct lk__request *request)
+{
+	return request->kind == LK__LOOK || request->kind == LK__STEP || request->kind == LK__SET ||
+	       request->kind == LK__REMOVE ||
+	       (request->kind == LK__SHOW && request->noun == LK_KIND_LATCH);
+}
+/* Copy what the job of a latch needs.  False when out of memory. */
+bool lk__etcd_keep_latch(struct lk__etcd_job *job, const struct lk__request *request);
+void lk__etcd_latch_advance(struct lk__etcd_session *session, struct lk__etcd_job *job);
+void lk__etcd_latch_outcome(struct lk__etcd_session *session, int64_t now_ns,
+                            struct lk__etcd_call *call, const struct lk__etcd_outcome *outcome);
+
+/* session_topic.c */
+/* What is known of the latch with that key, in this client. */
+struct lk__etcd_latch {
+	struct lk__etcd_latch *next;
+	uint64_t generation;           /* 0 = there is none, or it is unknown */
+	int64_t mod, lease;            /* of its key */
+	struct lk__etcd_own_steps own; /* of that generation */
+	uint64_t opened, removed;      /* the last ones */
+	int64_t since;                 /* the revision after which a watch begins, 0 = none */
+	int64_t since_ns;              /* when that was read */
+	uint32_t watch_id;             /* 0 = not watched over this connection */
+	bool is_wanted;                /* the core waits for its events */
+	bool is_on;                    /* the watch was created */
+	char key[];
+};
+
+/* NULL when out of memory. */
+struct lk__etcd_latch *lk__etcd_latch_of(struct lk__etcd_session *session, const char *key);
+/* A read of the latch was answered. */
+void lk__etcd_latch_was_read(struct lk__etcd_session *session, int64_t now_ns,
+                             struct lk__etcd_latch *latch, const struct lk__etcd_latch_seen *seen);
+/* False: no latch has that watch. */
+bool lk__etcd_topic_created(struct lk__etcd_session *session, uint32_t watch_id);
+bool lk__etcd_topic_ended(struct lk__etcd_session *session, uint32_t watch_id, bool is_new,
+                          struct lk__bytes reason);
+bool lk__etcd_topic_happened(struct lk__etcd_session *session, uint32_t watch_id,
+                             const struct lk__etcd_event *event);
+void lk__etcd_topics_down(struct lk__etcd_session *session);
+void lk__etcd_topics_fini(struct lk__etcd_session *session);
 
 /* session_lock.c */
 /* Send a transaction for a job without a ticket of its own. */

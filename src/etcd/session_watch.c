@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-static bool send_create(struct lk__etcd_session *session,
-                        const struct lk__etcd_watch_create *create)
+bool lk__etcd_watch_create(struct lk__etcd_session *session,
+                           const struct lk__etcd_watch_create *create)
 {
 	char bytes[2 * LK__ETCD_KEY_MAX + 256];
 	struct lk__pb_writer writer;
@@ -21,10 +21,10 @@ bool lk__etcd_watch_mailbox(struct lk__etcd_session *session)
 	char key[LK__ETCD_OWN_MAX];
 	size_t len = lk__etcd_mailbox_key(key, session->prefix, session->client);
 
-	return send_create(session, &(struct lk__etcd_watch_create){
-					    .key = {key, len},
-					    .watch_id = LK__ETCD_MAILBOX_WATCH,
-				    });
+	return lk__etcd_watch_create(session, &(struct lk__etcd_watch_create){
+						      .key = {key, len},
+						      .watch_id = LK__ETCD_MAILBOX_WATCH,
+					      });
 }
 
 void lk__etcd_watch(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket,
@@ -47,7 +47,7 @@ void lk__etcd_watch(struct lk__etcd_session *session, struct lk__etcd_own_ticket
 	}
 	ticket->watch_id = ++session->last_watch;
 	create.watch_id = ticket->watch_id;
-	if (!send_create(session, &create))
+	if (!lk__etcd_watch_create(session, &create))
 		ticket->watch_id = 0; /* it asks again by itself, later */
 }
 
@@ -67,11 +67,11 @@ void lk__etcd_watch_wanted(struct lk__etcd_session *session, struct lk__etcd_own
 	create.range_end = (struct lk__bytes){end, create.key.len};
 	ticket->wanted_id = ++session->last_watch;
 	create.watch_id = ticket->wanted_id;
-	if (!send_create(session, &create))
+	if (!lk__etcd_watch_create(session, &create))
 		ticket->wanted_id = 0; /* a renewal counts those that wait */
 }
 
-static void cancel(struct lk__etcd_session *session, uint32_t *watch_id)
+void lk__etcd_watch_cancel(struct lk__etcd_session *session, uint32_t *watch_id)
 {
 	char bytes[64];
 	struct lk__pb_writer writer;
@@ -86,12 +86,12 @@ static void cancel(struct lk__etcd_session *session, uint32_t *watch_id)
 
 void lk__etcd_unwatch_wanted(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket)
 {
-	cancel(session, &ticket->wanted_id);
+	lk__etcd_watch_cancel(session, &ticket->wanted_id);
 }
 
 void lk__etcd_unwatch(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket)
 {
-	cancel(session, &ticket->watch_id);
+	lk__etcd_watch_cancel(session, &ticket->watch_id);
 }
 
 /* ---- Events --------------------------------------------------------------------------------- */
@@ -236,10 +236,16 @@ bool lk__etcd_session_watched(struct lk__etcd_session *session, int64_t now_ns, 
 	if (!lk__pb_read(&lk__etcd_watch_shape, message, len, &answer))
 		return false;
 	watch_id = (uint32_t)answer.watch_id;
-	if (answer.canceled && session->state == LK__ETCD_OPENING && !watcher(session, watch_id)) {
+	if (answer.canceled && answer.created && session->state == LK__ETCD_OPENING &&
+	    !watcher(session, watch_id)) {
 		refused(session, now_ns, answer.cancel_reason);
+	} else if (answer.canceled &&
+	           lk__etcd_topic_ended(session, watch_id, answer.created, answer.cancel_reason)) {
+		; /* of a latch */
 	} else if (answer.canceled) {
 		ended(session, watch_id);
+	} else if (answer.created && lk__etcd_topic_created(session, watch_id)) {
+		;
 	} else if (answer.created && watch_id == LK__ETCD_MAILBOX_WATCH &&
 	           session->state == LK__ETCD_OPENING) {
 		session->state = LK__ETCD_READY;
@@ -251,7 +257,7 @@ bool lk__etcd_session_watched(struct lk__etcd_session *session, int64_t now_ns, 
 			read_letter(session, event.kv.value);
 		else if (watch_id == LK__ETCD_MAILBOX_WATCH)
 			mailbox_is_gone(session, now_ns);
-		else
+		else if (!lk__etcd_topic_happened(session, watch_id, &event))
 			happened(session, watch_id, &event);
 	}
 	return true;

@@ -339,6 +339,8 @@ void lk__messages_flush(struct lk__link *link);
 /* Read the messages that have arrived.  Requires !connection->hearing.  Releases the mutex
  * meanwhile.  _locked */
 void lk__messages_read(struct lk__link *link, struct lk__connection *connection);
+/* Something about messages or topics has come over the link. */
+void lk__messages_take(struct lk__link *link, const struct lk__event *event);
 /* Let the call's thread wait for messages itself, until deadline_ns, a message or a wake.  False,
  * without effect, when it should park.  Releases the mutex meanwhile.  _locked */
 bool lk__messages_listen(struct lk__link *link, struct lk__call *call, int64_t now_ns,

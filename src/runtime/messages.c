@@ -59,41 +59,48 @@ void lk__messages_flush(struct lk__link *link)
 
 /* ---- Receive ------------------------------------------------------------------------------ */
 
-static void take(struct lk__link *link, struct lk__connection *connection, const void *reply)
+void lk__messages_take(struct lk__link *link, const struct lk__event *event)
 {
 	struct lk__channels *channels = &link->session.channels;
-	struct lk__event event;
+	struct lk__message message = event->message;
 
-	connection->ops->event(connection->peer, reply, channels->pinged, &event);
-	switch (event.kind) {
+	message.from = &link->session;
+	switch (event->kind) {
 	case LK__EVENT_NONE:
 		break;
 	case LK__EVENT_PONG:
 		lk__channels_ponged(channels);
 		break;
 	case LK__EVENT_MESSAGE:
-		event.message.from = &link->session;
-		lk__core_message(&link->client->core, lk__now_ns(), &event.message);
+		lk__core_message(&link->client->core, lk__now_ns(), &message);
 		break;
 	case LK__EVENT_PUBLISHED:
-		lk__channels_published(channels, lk__now_ns(), event.topic, event.topic_len,
-		                       &event.message);
+		lk__channels_published(channels, lk__now_ns(), event->topic, event->topic_len,
+		                       &message);
 		break;
 	case LK__EVENT_CONFIRMED:
-		lk__channels_confirmed(channels, lk__now_ns(), event.subscribed, event.topic,
-		                       event.topic_len);
+		lk__channels_confirmed(channels, lk__now_ns(), event->subscribed, event->topic,
+		                       event->topic_len);
 		break;
 	case LK__EVENT_REFUSED:
-		lk__channels_refused(channels, lk__now_ns(), &event.why);
+		lk__channels_refused(channels, lk__now_ns(), &event->why);
 		break;
 	case LK__EVENT_PUT_OFF:
 		lk__channels_put_off(channels, lk__now_ns());
 		break;
 	case LK__EVENT_MOVED:
 		lk__channels_put_off(channels, lk__now_ns());
-		lk__cluster_redirect(link, NULL, false, event.why.text);
+		lk__cluster_redirect(link, NULL, false, event->why.text);
 		break;
 	}
+}
+
+static void take(struct lk__link *link, struct lk__connection *connection, const void *reply)
+{
+	struct lk__event event;
+
+	connection->ops->event(connection->peer, reply, link->session.channels.pinged, &event);
+	lk__messages_take(link, &event);
 }
 
 void lk__messages_read(struct lk__link *link, struct lk__connection *connection)

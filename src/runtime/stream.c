@@ -33,11 +33,16 @@ bool lk__stream_turn(struct lk__link *link)
 	const struct lk__store_ops *ops = connection->ops;
 	struct lk__message message;
 	struct lk__answer answer;
+	struct lk__event event;
 	struct lk__why why;
 	enum lk__next next;
 	bool delivered = false;
 	bool good = ops->pump(connection->peer, lk__now_ns(), &connection->out, &why);
 
+	while (ops->told && link->connection == connection && ops->told(connection->peer, &event)) {
+		delivered = true;
+		lk__messages_take(link, &event);
+	}
 	while (link->connection == connection &&
 	       (next = ops->next(connection->peer, &answer, &message)) != LK__NEXT_NONE) {
 		delivered = true;

@@ -3,6 +3,7 @@
 #include "virtual_etcd.h"
 
 #include "etcd/h2.h"
+#include "store.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -132,6 +133,7 @@ void ve_end(void)
 		for (int j = 0; j < client->op_count; j++) {
 			free(client->ops[j]->spare_ticket);
 			free(client->ops[j]->spare_hold);
+			free(client->ops[j]->spare_step);
 			free(client->ops[j]);
 		}
 	}
@@ -193,7 +195,7 @@ void ve_revoke(int64_t lease)
 
 /* ---- Calls of the core ---- */
 
-static struct lk__op *new_op(int client, struct lk__wait_queue *queue)
+struct lk__op *ve_new_op(int client, struct lk__wait_queue *queue)
 {
 	struct lk__op *op = calloc(1, sizeof(*op));
 
@@ -208,7 +210,7 @@ static struct lk__op *new_op(int client, struct lk__wait_queue *queue)
 
 struct lk__op *ve_acquire_of(int client, struct lk__wait_queue *queue, bool tries)
 {
-	struct lk__op *op = new_op(client, queue);
+	struct lk__op *op = ve_new_op(client, queue);
 
 	op->only_try = tries;
 	op->spare_ticket = malloc(sizeof(*op->spare_ticket));
@@ -229,7 +231,7 @@ struct lk__op *ve_try(int client)
 
 struct lk__op *ve_release_of(int client, struct lk__wait_queue *queue)
 {
-	struct lk__op *op = new_op(client, queue);
+	struct lk__op *op = ve_new_op(client, queue);
 
 	lk__core_release(&ve.client[client].core, ve.now_ns, op);
 	return op;
@@ -242,7 +244,7 @@ struct lk__op *ve_release(int client)
 
 struct lk__op *ve_extend(int client, int64_t lease_ms)
 {
-	struct lk__op *op = new_op(client, ve.client[client].queue);
+	struct lk__op *op = ve_new_op(client, ve.client[client].queue);
 
 	op->lease_ms = lease_ms;
 	lk__core_extend(&ve.client[client].core, ve.now_ns, op);
@@ -423,7 +425,13 @@ static int64_t overdue_ns(const struct ve_client *client)
 
 static bool send(struct ve_client *client)
 {
-	bool sent = false;
+	struct lk__channel *channel;
+	bool sent = false, on;
+
+	while (client->connection && (channel = lk__channels_next(&client->link.channels, &on))) {
+		ck_assert(lk__etcd_session_subscribe(&client->session, channel->topic, on));
+		sent = true;
+	}
 
 	while (client->connection) {
 		struct lk__request request;
@@ -459,11 +467,32 @@ static void check(void)
 	ck_assert_msg(valid <= 1, "%d valid holds", valid);
 }
 
+/* The same as the runtime does. */
+static void told(struct ve_client *client, const struct lk__event *event)
+{
+	struct lk__channels *channels = &client->link.channels;
+
+	if (event->kind == LK__EVENT_PUBLISHED)
+		lk__channels_published(channels, ve.now_ns, event->topic, event->topic_len,
+		                       &event->message);
+	else if (event->kind == LK__EVENT_CONFIRMED)
+		lk__channels_confirmed(channels, ve.now_ns, event->subscribed, event->topic,
+		                       event->topic_len);
+	else
+		lk__channels_refused(channels, ve.now_ns, &event->why);
+}
+
 static bool receive(struct ve_client *client)
 {
 	struct lk__message message;
 	struct lk__answer answer;
+	struct lk__event event;
 	bool received = false;
+
+	while (lk__etcd_session_event(&client->session, &event)) {
+		told(client, &event);
+		received = true;
+	}
 
 	while (lk__etcd_session_message(&client->session, &message)) {
 		message.from = &client->link;

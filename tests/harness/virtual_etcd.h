@@ -62,6 +62,7 @@ void ve_end(void);
 struct lk__wait_queue *ve_open(int client, const char *name, int64_t lease_ms, bool fixed);
 
 /* Calls; ops are freed with the world. */
+struct lk__op *ve_new_op(int client, struct lk__wait_queue *queue);
 struct lk__op *ve_acquire(int client);
 struct lk__op *ve_acquire_of(int client, struct lk__wait_queue *queue, bool tries);
 struct lk__op *ve_try(int client);
