@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The demo: eight processes count the identifiers of all C headers of this machine and merge their
  * counts, batch by batch, into one file under a lock.  A latch starts them together, and a
- * semaphore lets at most three of them read files at once.  A store may have neither: there a pipe
- * starts them, and all may read.
+ * semaphore lets at most three of them read files at once.  A store may lack either: then a pipe
+ * starts them, or all may read.
  *
  *   main        the run from start to end, with a folder and a store of its own
  *   files       the list of files, cut into batches
@@ -86,9 +86,10 @@ struct failover {
 };
 
 struct demo {
-	bool locked;            /* LOCK=on: with the store */
-	enum store store;       /* STORE= */
-	bool has_only_locks;    /* that store: neither a latch nor a semaphore */
+	bool locked;      /* LOCK=on: with the store */
+	enum store store; /* STORE= */
+	bool has_latch;   /* that store */
+	bool has_permits;
 	int lease_ms;           /* of the lock */
 	char url[120];          /* of the store */
 	char folder[200];       /* for all files of this run */

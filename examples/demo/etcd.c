@@ -30,8 +30,7 @@ static void run_member(const struct demo *demo, int index)
 		snprintf(program, sizeof(program), "%.280s/etcd", folder);
 	else if (access(program, X_OK) != 0)
 		snprintf(program, sizeof(program), "etcd");
-	snprintf(data, sizeof(data), "%.220s/%s-%d", demo->folder, names[index],
-	         nodes[index].port);
+	snprintf(data, sizeof(data), "%.220s/%s-%d", demo->folder, names[index], nodes[index].port);
 	snprintf(url, sizeof(url), "http://127.0.0.1:%d", nodes[index].port);
 	snprintf(peer_url, sizeof(peer_url), "http://127.0.0.1:%d", nodes[index].peer_port);
 	for (int i = 0; i < MEMBERS; i++)

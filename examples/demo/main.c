@@ -82,25 +82,27 @@ static bool start_store(struct demo *demo)
 	return true;
 }
 
-/* Set the latch at which the workers start, before they run: counting down an absent latch is an
- * error.  If the store has only locks, see start_together(). */
+/* Find out what the store has beside locks, and set the latch at which the workers start, before
+ * they run: counting down an absent latch is an error.  Without a latch, see start_together(). */
 static bool set_latch(struct demo *demo)
 {
 	lk_semaphore_options options = {.capacity = READERS};
 	lk_semaphore *readers;
 	lk_client *client;
 	lk_latch *latch;
-	lk_err err;
+	lk_err semaphore_err, latch_err;
 	bool ok;
 
 	if (lk_client_open(demo->url, NULL, &client) != LK_OK)
 		return complain("cannot open the store", lk_errmsg());
-	err = lk_latch_open(client, "demo/start", 0, NULL, &latch);
-	if (err == LK_OK)
-		err = lk_semaphore_open(client, "demo/readers", 0, &options, &readers);
-	demo->has_only_locks = err == LK_EUNSUPPORTED;
-	ok = demo->has_only_locks ||
-	     (err == LK_OK && lk_latch_set(latch, WORKERS, NULL) == LK_OK) ||
+	semaphore_err = lk_semaphore_open(client, "demo/readers", 0, &options, &readers);
+	latch_err = lk_latch_open(client, "demo/start", 0, NULL, &latch);
+	if (latch_err == LK_OK)
+		latch_err = lk_latch_set(latch, WORKERS, NULL);
+	demo->has_permits = semaphore_err == LK_OK;
+	demo->has_latch = latch_err == LK_OK;
+	ok = ((demo->has_permits || semaphore_err == LK_EUNSUPPORTED) &&
+	      (demo->has_latch || latch_err == LK_EUNSUPPORTED)) ||
 	     complain("cannot set the latch", lk_errmsg());
 	lk_client_close(client);
 	return ok;

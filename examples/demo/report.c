@@ -105,7 +105,7 @@ bool report_limits(const struct demo *demo)
 {
 	int readers = meter_most(demo->meter);
 	double within_ms = (double)(demo->last_begin_us - demo->first_begin_us) / 1000;
-	bool with_permits = demo->locked && !demo->has_only_locks;
+	bool with_permits = demo->has_permits;
 	bool together = demo->first_begin_us >= demo->last_ready_us;
 
 	printf("start: %s all %d were ready, then all within %.1f ms\n",

@@ -112,7 +112,7 @@ static bool start_worker(struct run *run, struct worker *worker)
 static void start_workers(struct run *run)
 {
 	int *barrier = run->demo->barrier;
-	bool has_barrier = run->demo->has_only_locks;
+	bool has_barrier = run->demo->locked && !run->demo->has_latch;
 
 	if (has_barrier && pipe(barrier) != 0)
 		has_barrier = run->ok = complain("no pipe", strerror(errno));

@@ -20,8 +20,8 @@
 #define RECLAIM_LIMIT_MS 60000
 #define LOOK_MS 5
 
-/* The state of a worker.  Without the lock there is no store, and the three handles are NULL; if
- * it has only locks, the last two. */
+/* The state of a worker.  Without the lock there is no store, and the three handles are NULL; of
+ * the last two also what the store lacks. */
 struct self {
 	const struct demo *demo;
 	int number; /* from 0 */
@@ -214,7 +214,7 @@ static bool start_together(const struct self *self)
 	if (self->start && (lk_latch_down(self->start, 1, NULL, 0, NULL) != LK_OK ||
 	                    lk_latch_await(self->start, START_LIMIT_MS) != LK_OK))
 		return complain("cannot start together", lk_errmsg());
-	if (self->demo->has_only_locks && !pass_barrier(self->demo->barrier))
+	if (self->demo->locked && !self->start && !pass_barrier(self->demo->barrier))
 		return complain("cannot start together", "the pipe did not end");
 	ready.begin_us = now_us();
 	return channel_send(self->channel, &ready, sizeof(ready));
@@ -238,10 +238,11 @@ static bool open_store(struct self *self)
 
 	return (lk_client_open(self->demo->url, NULL, &self->client) == LK_OK &&
 	        lk_lock_open(self->client, LOCK_NAME, 0, &lock_options, &self->lock) == LK_OK &&
-	        (self->demo->has_only_locks ||
-	         (lk_semaphore_open(self->client, "demo/readers", 0, &readers_options,
-	                            &self->readers) == LK_OK &&
-	          lk_latch_open(self->client, "demo/start", 0, NULL, &self->start) == LK_OK))) ||
+	        (!self->demo->has_permits ||
+	         lk_semaphore_open(self->client, "demo/readers", 0, &readers_options,
+	                           &self->readers) == LK_OK) &&
+	        (!self->demo->has_latch ||
+	         lk_latch_open(self->client, "demo/start", 0, NULL, &self->start) == LK_OK)) ||
 	       complain("cannot open the store", lk_errmsg());
 }
 
