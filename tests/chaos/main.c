@@ -20,9 +20,10 @@
  * second round the clocks of a minority are set forward, too, and the judge excuses what that may
  * cause.
  *
- * STORE=etcd: locks on a cluster of etcd of three members, whose leader, or another one, is killed
- * or stopped; and another member is elected.  PLANT=lost-tickets: tickets of holders are deleted,
- * as if leases ended too early, and the judge, which is not told, must show it.
+ * STORE=etcd: locks on a cluster of etcd of three members, whose leader, another one or a majority
+ * is killed, or one is stopped; and another member is elected.  PLANT=lost-tickets: tickets of
+ * holders are deleted, as if leases ended too early, and the judge, which is not told, must show
+ * it.
  *
  * REPLICAS=1, 2: so many replicas must confirm each grant in every round, and replicas are stopped
  * more often.  Without it, it is so in one round of three; REPLICAS=0: in none.

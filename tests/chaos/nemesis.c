@@ -277,7 +277,8 @@ static enum nemesis_kind etcd_kind_choose(struct round *round)
 {
 	if (chaos_once_in(&round->dice, 2))
 		return (enum nemesis_kind)chaos_between(&round->dice, 0, NEMESIS_WORKER_STOP);
-	return (enum nemesis_kind)chaos_between(&round->dice, NEMESIS_ETCD_KILL, NEMESIS_ETCD_MOVE);
+	return (enum nemesis_kind)chaos_between(&round->dice, NEMESIS_ETCD_KILL,
+	                                        NEMESIS_ETCD_MAJORITY);
 }
 
 static enum nemesis_kind kind_choose(struct round *round)

@@ -65,7 +65,8 @@
 	X(MAJORITY_CUT, "majority-cut", NEEDS_QUORUM, 200, 5000)                                   \
 	X(ETCD_KILL, "restart-etcd", NEEDS_ETCD, 100, 3000)                                        \
 	X(ETCD_STOP, "restart-etcd-stop", NEEDS_ETCD, 500, 9000)                                   \
-	X(ETCD_MOVE, "restart-etcd-leader", NEEDS_ETCD, 0, 0)
+	X(ETCD_MOVE, "restart-etcd-leader", NEEDS_ETCD, 0, 0)                                      \
+	X(ETCD_MAJORITY, "restart-etcd-majority", NEEDS_ETCD, 100, 9000)
 
 enum nemesis_needs {
 	NEEDS_KEEPS = 1,

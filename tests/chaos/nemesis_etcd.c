@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Faults of a cluster of etcd with three members: the leader, or any member, is killed and started
- * again, or stopped and goes on; another member is elected.  A fault ends when each member has a
- * leader again, and clients have had the time to find it.
+ * Faults of a cluster of etcd with three members: the leader, any member, or a majority is killed
+ * and started again, or one is stopped and goes on; another member is elected.  A fault ends when
+ * each member has a leader again, and clients have had the time to find it.
  *
  * A leader before 3.4.31 and 3.5.13 that is stopped, replaced, and goes on, revokes leases that
  * were renewed meanwhile.  No rule of a client helps, so such a leader is not stopped. */
@@ -55,6 +55,9 @@ bool nemesis_etcd_begin(struct round *round, struct nemesis_fault *fault)
 		etcd_kill(&etcd, fault->node);
 	} else if (fault->kind == NEMESIS_ETCD_STOP) {
 		etcd_pause(&etcd, fault->node);
+	} else if (fault->kind == NEMESIS_ETCD_MAJORITY) {
+		etcd_kill(&etcd, leader);
+		etcd_kill(&etcd, (leader + 1) % etcd.count);
 	} else {
 		etcd_lead((leader + 1) % etcd.count);
 		settle();
@@ -65,10 +68,10 @@ bool nemesis_etcd_begin(struct round *round, struct nemesis_fault *fault)
 void nemesis_etcd_end(struct round *round, struct nemesis_fault *fault)
 {
 	(void)round;
-	if (fault->kind == NEMESIS_ETCD_KILL)
-		etcd_restart(&etcd, fault->node);
-	else
+	if (fault->kind == NEMESIS_ETCD_STOP)
 		kill(etcd.nodes[fault->node].pid, SIGCONT);
+	else
+		etcd_restart_dead(&etcd);
 	settle();
 }
 
