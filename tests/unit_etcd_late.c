@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct em_setup one = {.members = 1};
+static const struct em_setup one = {.members = 1}, five = {.members = 5};
 
 static struct lk__etcd_lease *lease_of(int client, int64_t ttl_s)
 {
@@ -210,5 +210,58 @@ TEST(restored_store_ends_a_fixed_hold)
 	ck_assert_int_eq(ve_state(0), LK_STATE_LOST);
 	ve_release(0);
 	ve_releases(1);
+	ve_end();
+}
+
+/* Another program deletes it; the client has not heard of that. */
+static void delete_mailbox(int client)
+{
+	static const struct em_metadata plain;
+	uint64_t connection = em_connect(ve.model, 0);
+	char bytes[256], key[64];
+	struct lk__pb_writer writer;
+
+	snprintf(key, sizeof(key), "lk/c/%s", ve.client[client].id);
+	lk__pb_writer_init(&writer, bytes, sizeof(bytes));
+	lk__etcd_put_delete(&writer, &(struct lk__etcd_delete){.key = lk__bytes_of(key)});
+	em_call(ve.model, connection, "/etcdserverpb.KV/DeleteRange", &plain,
+	        (struct lk__bytes){writer.data, writer.len});
+}
+
+/* Two leaders are stopped, one after the other: the first has the client's ask, the second its next
+ * set-up.  They go on in the other order, when a third one leads and the caller has given up. */
+TEST(ask_after_a_set_up_that_is_executed_late_puts_no_ticket)
+{
+	struct lk__op *op;
+
+	ve_start(&five, 1);
+	ck_assert(em_elect(ve.model, 1));
+	ve_pass(200);
+	ve_holds(0);
+	ve_releases(0);
+	em_stop(ve.model, 1, true);
+	op = ve_acquire(0);
+	ve_pass(100);
+	ve_waits(op);
+	ck_assert(em_elect(ve.model, 2));
+	ve_pass(200);
+	delete_mailbox(0);
+	em_stop(ve.model, 2, true);
+	ve_pass(100);
+	ck_assert_int_eq(ve.client[0].session.state, LK__ETCD_POSTING);
+	ve_cut(0);
+	ck_assert(em_elect(ve.model, 0));
+	ve_pass(200);
+	ve_join(0, 0);
+	ve_give_up(0, op, LK_ETIMEDOUT);
+	ve_pass(1000);
+	ve_done(op, LK_ETIMEDOUT);
+	em_stop(ve.model, 2, false);
+	ve_pass(100);
+	em_stop(ve.model, 1, false);
+	ve_pass(100);
+	ck_assert_int_eq(ve_tickets(), 0);
+	ve_holds(0);
+	ve_releases(0);
 	ve_end();
 }

@@ -9,7 +9,7 @@
  *   lk/D/<name>/c<client>         its other steps
  *   lk/D/<name>/n<step>           the name of a step that has counted
  *   lk/c/<client>                 the mailbox of a client: its last message
- *   lk/e/<client>                 the era of a client: counts its connections
+ *   lk/e/<client>                 its era: counts the set-ups of its connections
  *   lk/i/<client>                 its details, for people
  *   lk/i/<client>/<name>          its label for that name
  *

@@ -6,7 +6,7 @@
  * and nothing has to be written for that.  Messages only say so, to clients that sleep. Go's
  * concurrency.Mutex has the same order, so it and this exclude each other on one prefix.
  *
- * A ticket is put only in its client's era, which is a key that counts the client's connections.
+ * A ticket is put only in its client's era, which is a key that counts the client's set-ups.
  * What was sent over a connection that has broken may be executed later; without the era it could
  * put a ticket that the client has given up, and the client's lease would keep it for ever.
  *

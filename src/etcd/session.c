@@ -102,7 +102,7 @@ void lk__etcd_session_up(struct lk__etcd_session *session, int64_t now_ns)
 	session->state = LK__ETCD_IDLE;
 	session->retry_ns = 0;
 	session->is_watching = session->has_no_era = false;
-	lk__decimal(session->era_text, (int64_t)++session->era);
+	session->era++;
 	for (struct lk__etcd_lease *lease = session->leases; lease; lease = lease->next)
 		if (lease->state == LK__LEASE_LIVE)
 			lk__lease_moved(&lease->machine, now_ns);
@@ -137,18 +137,21 @@ void lk__etcd_set_up_again(struct lk__etcd_session *session)
 		session->state = LK__ETCD_IDLE;
 }
 
-/* Put the era and the mailbox, under the home lease. */
+/* Put the era and the mailbox, under the home lease.  An era is put by one call only, before the
+ * asks that name it: one that is executed late must not let late asks put a ticket. */
 static bool post(struct lk__etcd_session *session)
 {
 	char era[LK__ETCD_OWN_MAX], mailbox[LK__ETCD_OWN_MAX], bytes[1024];
 	struct lk__etcd_put puts[2] = {
-		{.lease = session->home->id, .value = lk__bytes_of(session->era_text)},
+		{.lease = session->home->id},
 		{.lease = session->home->id, .value = lk__bytes_of("1")},
 	};
 	struct lk__etcd_op ops[2] = {{.put = &puts[0]}, {.put = &puts[1]}};
 	struct lk__etcd_txn txn = {.success = ops, .success_count = 2};
 	struct lk__pb_writer writer;
 
+	lk__decimal(session->era_text, (int64_t)++session->era);
+	puts[0].value = lk__bytes_of(session->era_text);
 	puts[0].key =
 		(struct lk__bytes){era, lk__etcd_era_key(era, session->prefix, session->client)};
 	puts[1].key = (struct lk__bytes){
@@ -231,6 +234,7 @@ struct lk__etcd_call *lk__etcd_call(struct lk__etcd_session *session, enum lk__e
 	call->id = ++session->last_call;
 	call->purpose = purpose;
 	call->revision = session->revision;
+	call->era = session->era;
 	if (!session->wire.call(session->wire.arg, call->id, method, message->data, message->len)) {
 		free(call);
 		return NULL;

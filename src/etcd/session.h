@@ -10,7 +10,7 @@
  *           each connection until it is confirmed
  *   call    a request to etcd that has no answer yet
  *   lease   of all renewed tickets of one time to live, or of one ticket that is fixed or extended
- *   era     counts the connections: see lock.h
+ *   era     counts the set-ups of connections: see lock.h
  *   query   a job that is sent once, and reads: session_query.c
  *
  * With the first request that puts something, a connection gets its era and its mailbox, which is

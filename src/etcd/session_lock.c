@@ -292,6 +292,13 @@ void lk__etcd_advance(struct lk__etcd_session *session, int64_t now_ns, struct l
 
 /* ---- Answers -------------------------------------------------------------------------------- */
 
+/* The job goes on after the next set-up, which may have begun already. */
+static void is_past(struct lk__etcd_session *session, const struct lk__etcd_call *call)
+{
+	if (call->era == session->era)
+		lk__etcd_set_up_again(session);
+}
+
 /* The ticket is in the queue. */
 static void queued(struct lk__etcd_session *session, struct lk__etcd_job *job,
                    struct lk__etcd_own_ticket *ticket, const struct lk__etcd_seen *seen)
@@ -350,11 +357,11 @@ static void asked(struct lk__etcd_session *session, int64_t now_ns, struct lk__e
 	const struct lk__answer busy = {.kind = LK__BUSY, .left_ms = LOOK_MS};
 
 	if (seen->is_past) {
-		lk__etcd_set_up_again(session); /* the job goes on after it */
+		is_past(session, call);
 		return;
 	}
 	if (seen->has_put)
-		ticket->era = session->era;
+		ticket->era = call->era;
 	if (seen->created && seen->created == ticket->broken) {
 		ticket->broken = 0;
 		return; /* it is not there any more: put it again */
@@ -393,16 +400,16 @@ static void settle(struct lk__etcd_session *session, struct lk__etcd_own_ticket 
 	forget_longer(session, ticket);
 }
 
-static void moved(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket,
-                  struct lk__etcd_lease *lease, const struct lk__etcd_seen *seen)
+static void moved(struct lk__etcd_session *session, const struct lk__etcd_call *call,
+                  struct lk__etcd_own_ticket *ticket, const struct lk__etcd_seen *seen)
 {
 	if (seen->is_past) {
-		lk__etcd_set_up_again(session);
+		is_past(session, call);
 		return;
 	}
 	ticket->is_under_another = false;
 	if (seen->has_put)
-		settle(session, ticket, lease);
+		settle(session, ticket, call->lease);
 	else
 		ticket->created = 0; /* it was not there any more */
 }
@@ -494,7 +501,7 @@ static void answered(struct lk__etcd_session *session, int64_t now_ns, struct lk
 	if (call->plan.task == LK__ETCD_BREAK)
 		lk__etcd_broke(session, job, seen);
 	else if (call->plan.task == LK__ETCD_MOVE)
-		moved(session, ticket, call->lease, seen);
+		moved(session, call, ticket, seen);
 	else if (job->kind == LK__ASK)
 		asked(session, now_ns, call, ticket, seen);
 	else if (job->kind == LK__LEAVE)
@@ -509,8 +516,11 @@ void lk__etcd_job_outcome(struct lk__etcd_session *session, int64_t now_ns,
 	struct lk__etcd_job *job = call->job;
 	struct lk__etcd_own_ticket *ticket = lk__etcd_find(session, job->nonce);
 	struct lk__etcd_queue queue = queue_of(session, job);
+	char era[LK__DECIMAL_SIZE];
 	struct lk__etcd_seen seen;
 
+	lk__decimal(era, (int64_t)call->era);
+	queue.era = era;
 	job->is_calling = false;
 	if (ticket && job->kind != LK__HAND) {
 		ticket->busy = NULL;

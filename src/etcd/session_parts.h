@@ -64,6 +64,7 @@ struct lk__etcd_call {
 	struct lk__etcd_lease *lease; /* of a job: that it puts the ticket under */
 	int64_t lease_id;             /* and its id: it may be granted again meanwhile */
 	int64_t revision;             /* of the session, when it was made */
+	uint64_t era;                 /* the same */
 	struct lk__etcd_plan plan;    /* of a job's transaction */
 };
 
