@@ -505,6 +505,36 @@ TEST(hold_without_a_mailbox_is_broken)
 	ve_end();
 }
 
+/* There is no room for letters: both clients notice it later. */
+TEST(hold_is_broken_in_a_full_store)
+{
+	for (int cuts = 0; cuts < 2; cuts++) {
+		struct lk__op *op;
+		ve_start(&one, 3);
+		ve_holds(0);
+		op = waits(1);
+		ve_pass(2000);
+		em_set_full(ve.model, true);
+		for (int i = 0; i < 3 && cuts; i++) {
+			ve_cut(i);
+			ve_join(i, 0);
+		}
+		ve_pass(200);
+		ve.client[1].is_stopped = true; /* it would hold while client 0 still thinks so */
+		ck_assert(break_all(2, show(2, 0)->entries[0].id));
+		ck_assert_int_eq(ve_tickets(), 1);
+		ve_pass(VE_LEASE_MS / 2);
+		ck_assert_int_eq(loss_of(0), LK_LOST_TAKEN);
+		ve.client[1].is_stopped = false;
+		ve_pass(12000); /* by its next look */
+		ve_done(op, LK_OK);
+		em_set_full(ve.model, false);
+		ve_done(ve_release(0), LK_ELOST);
+		ve_releases(1);
+		ve_end();
+	}
+}
+
 TEST(letter_about_an_earlier_ticket_breaks_nothing)
 {
 	char mailbox[60], text[LK__ETCD_LETTER_MAX];

@@ -112,6 +112,7 @@ static void ask(struct lk__etcd_session *session, int64_t now_ns, struct lk__etc
 	struct lk__etcd_own_ticket *ticket = lk__etcd_find(session, job->nonce);
 	struct lk__etcd_queue queue = queue_of(session, job);
 	struct lk__etcd_recipe recipe;
+	bool only_looks;
 
 	if (!ticket)
 		ticket = lk__etcd_add(session, job);
@@ -125,8 +126,10 @@ static void ask(struct lk__etcd_session *session, int64_t now_ns, struct lk__etc
 		lk__etcd_refuse(job, &lk__etcd_no_memory);
 		return;
 	}
+	/* A look puts nothing, so that it needs no era. */
+	only_looks = ticket->created && !ticket->is_under_another;
 	if (ticket->busy || !lk__etcd_lease_is_live(session, now_ns, ticket->lease) ||
-	    session->state != LK__ETCD_READY)
+	    (session->state != LK__ETCD_READY && !(only_looks && session->has_no_era)))
 		return;
 	if (ticket->is_under_another) {
 		move(session, job, ticket, ticket->lease);
@@ -480,11 +483,13 @@ static bool needs_no_letter(struct lk__etcd_session *session, struct lk__etcd_jo
 {
 	const struct lk__answer nothing = {.kind = LK__LEFT};
 
-	if (job->kind == LK__HAND) {
+	if (job->kind == LK__HAND || job->is_serving) {
 		forget(session);
 		lk__etcd_done(job, &nothing);
 		return true;
 	}
+	if (job->kind == LK__BREAK)
+		return lk__etcd_break_mutely(session, job);
 	if (job->kind != LK__LEAVE || !ticket || !ticket->count)
 		return false;
 	ticket->count = 0;

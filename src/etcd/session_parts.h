@@ -196,6 +196,8 @@ void lk__etcd_query_outcome(struct lk__etcd_session *session, struct lk__etcd_ca
 /* A transaction of lk__etcd_break_hold() was answered. */
 void lk__etcd_broke(struct lk__etcd_session *session, struct lk__etcd_job *job,
                     const struct lk__etcd_seen *seen);
+/* A full store takes no letters: break without one.  False: there was none. */
+bool lk__etcd_break_mutely(struct lk__etcd_session *session, struct lk__etcd_job *job);
 /* The details have to be put anew. */
 void lk__etcd_forget_said(struct lk__etcd_session *session);
 

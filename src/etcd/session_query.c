@@ -295,6 +295,15 @@ void lk__etcd_broke(struct lk__etcd_session *session, struct lk__etcd_job *job,
 	lk__etcd_done(job, &answer);
 }
 
+bool lk__etcd_break_mutely(struct lk__etcd_session *session, struct lk__etcd_job *job)
+{
+	if (job->is_mute)
+		return false; /* it had none to write */
+	job->is_mute = true;
+	end_holder(session, job);
+	return true;
+}
+
 static void read_time_to_live(struct lk__etcd_job *job, const struct lk__etcd_outcome *outcome)
 {
 	struct lk__etcd_time_to_live_answer answer;
