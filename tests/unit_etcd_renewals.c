@@ -4,6 +4,10 @@
 #include "harness/test.h"
 #include "harness/virtual_etcd.h"
 
+#include <stdio.h>
+
+#define HOLDS 100 /* a transaction of etcd has 128 operations at most, and each needs two */
+
 static const struct em_setup one = {.members = 1};
 
 /* A client may believe in a letter about a ticket that has ended, and was put anew. */
@@ -63,5 +67,35 @@ TEST(extension_counts_from_its_own_request)
 	                 began_ns + VE_LEASE_MS * VE_MS - lk__margin_ns(VE_LEASE_MS));
 	ve_release_of(0, other);
 	ve_releases(0);
+	ve_end();
+}
+
+/* They are read in two rounds, one after the other. */
+TEST(holds_that_no_round_can_read_together_are_all_renewed)
+{
+	struct lk__wait_queue *queues[HOLDS];
+	struct lk__op *op;
+	char name[16];
+	int rounds;
+
+	ve_start(&one, 1);
+	for (int i = 0; i < HOLDS; i++) {
+		snprintf(name, sizeof(name), "n%d", i);
+		queues[i] = ve_open(0, name, VE_LEASE_MS, false);
+		op = ve_acquire_of(0, queues[i], false);
+		ve_settle();
+		ve_done(op, LK_OK);
+	}
+	rounds = ve.calls[LK__ETCD_CALL_KEEP_ALIVE];
+	for (int lease = 0; lease < 4; lease++) {
+		ve_pass(VE_LEASE_MS);
+		for (int i = 0; i < HOLDS; i++)
+			ck_assert_int_eq(lk__hold_state(queues[i]->hold, ve.now_ns), LK_STATE_HELD);
+	}
+	/* Two rounds each third of the lease; and those of the mailbox's lease. */
+	ck_assert_int_le(ve.calls[LK__ETCD_CALL_KEEP_ALIVE] - rounds, 4 * 3 * 2 + 12);
+	for (int i = 0; i < HOLDS; i++)
+		ve_release_of(0, queues[i]);
+	ve_pass(100);
 	ve_end();
 }
