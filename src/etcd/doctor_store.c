@@ -42,10 +42,13 @@ static bool is_kept(struct lk__etcd_exam *exam, int64_t revision)
 static bool lacks_space(struct lk__etcd_exam *exam, const struct lk__etcd_examined *member)
 {
 	if (member->is_full)
-		lk__etcd_report(exam, LK_UNFIT, "space",
-		                "etcdctl compact, defrag, then alarm disarm; start it with "
-		                "" AUTO_COMPACTION,
-		                "%s: no space is left: nothing can be acquired", member->text);
+		lk__etcd_report(
+			exam, LK_UNFIT, "space",
+			"etcdctl compact, defrag, then alarm disarm; start it with "
+			"" AUTO_COMPACTION,
+			"%s: no space is left: nothing can be acquired or extended, only renewed "
+			"and released",
+			member->text);
 	else if (member->is_corrupt)
 		lk__etcd_report(exam, LK_UNFIT, "space", "restore the member",
 		                "%s: its data is corrupt", member->text);

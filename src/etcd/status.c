@@ -87,6 +87,9 @@ const char *lk__etcd_cure(const char *text)
 	         " (the user's role needs readwrite for the prefix of the keys)"},
 		{LK__ETCD_NO_USER, " (name a user: etcd://USER:PASSWORD@HOST, or use etcds:// "
 	                           "with a client certificate)"},
+		{"database space exceeded", " (nothing new is acquired or extended; holds are "
+	                                    "renewed and released; etcdctl compact, defrag, then "
+	                                    "alarm disarm)"},
 		{"authentication is not enabled", " (leave user and password out of the URL)"},
 	};
 
