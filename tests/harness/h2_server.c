@@ -232,14 +232,34 @@ void h2_link_open(struct h2_link *link, uint32_t max_streams)
 	h2_pass(link);
 }
 
+void h2_receive(struct h2_server *server, const void *bytes, size_t len)
+{
+	ck_assert_int_eq(session_receive(server->session, bytes, len), (h2_ssize)len);
+}
+
+size_t h2_send(struct h2_server *server, const void **bytes)
+{
+	const uint8_t *at = NULL;
+	h2_ssize len = session_send(server->session, &at);
+
+	ck_assert_int_ge(len, 0);
+	*bytes = at;
+	return (size_t)len;
+}
+
+void h2_server_close(struct h2_server *server)
+{
+	nghttp2_session_del(server->session);
+	for (unsigned i = 0; i < server->count; i++) {
+		lk__buf_fini(&server->requests[i].body);
+		lk__buf_fini(&server->requests[i].out);
+	}
+}
+
 void h2_link_close(struct h2_link *link)
 {
 	lk__h2_free(link->h2);
-	nghttp2_session_del(link->server.session);
-	for (unsigned i = 0; i < link->server.count; i++) {
-		lk__buf_fini(&link->server.requests[i].body);
-		lk__buf_fini(&link->server.requests[i].out);
-	}
+	h2_server_close(&link->server);
 }
 
 static size_t piece(struct h2_link *link, size_t left)
@@ -258,9 +278,7 @@ bool h2_pass_requests(struct h2_link *link)
 	any = buf.len > 0;
 	for (size_t at = 0; at < buf.len;) {
 		size_t len = piece(link, buf.len - at);
-		ck_assert_int_eq(
-			session_receive(link->server.session, (const uint8_t *)buf.data + at, len),
-			(h2_ssize)len);
+		h2_receive(&link->server, (const uint8_t *)buf.data + at, len);
 		at += len;
 	}
 	lk__buf_fini(&buf);

@@ -51,6 +51,11 @@ void h2_link_open(struct h2_link *link, uint32_t max_streams);
 void h2_link_close(struct h2_link *link);
 /* A server for the same client; the old one was deleted. */
 void h2_server_open(struct h2_server *server, uint32_t max_streams);
+/* The server receives these bytes of a client elsewhere; it has so many to send, which are valid
+ * until the next call. */
+void h2_receive(struct h2_server *server, const void *bytes, size_t len);
+size_t h2_send(struct h2_server *server, const void **bytes);
+void h2_server_close(struct h2_server *server);
 /* Pass the client's bytes; false if there were none. */
 bool h2_pass_requests(struct h2_link *link);
 /* Pass all bytes, both ways, until there are none. */
