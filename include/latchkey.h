@@ -334,6 +334,8 @@ typedef struct lk_client_options {
  *               certificate; lk_errmsg() names the right, or how to find it
  * LK_ESERVER    the server returned another error, or is no Redis; or with TLS it is not the server
  *               of the URL, or its certificate is not valid
+ * LK_EUNSUPPORTED  etcd: the plug-in is not installed, or is that of another version; lk_errmsg()
+ *               names its package, or both versions, and its file
  * LK_ENOSERVER  local: without a server binary; lk_errmsg() says what to install
  * LK_ESYSTEM    no descriptor, no thread, or the directory of local: is not safe to use
  * LK_ENOMEM
@@ -1233,7 +1235,8 @@ typedef void lk_finding_fn(void *arg, const lk_finding *finding);
  * Cluster all nodes are examined, also if url is a plain one of a node; of a quorum all servers.
  *
  * LK_OK if the server was examined, however unfit it is (an unreachable server is a finding);
- * LK_EINVALID, LK_ENOMEM, LK_ESYSTEM.  The callback runs in the calling thread.  Any thread. */
+ * LK_EINVALID, LK_EUNSUPPORTED (as lk_client_open()), LK_ENOMEM, LK_ESYSTEM.  The callback runs in
+ * the calling thread.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_doctor(const char *url, const lk_client_options *options,
                                     lk_finding_fn *fn, void *arg, lk_fitness *worst);
 
