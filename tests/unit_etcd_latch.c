@@ -179,6 +179,26 @@ TEST(step_whose_answer_is_lost_counts_once)
 	}
 }
 
+/* A look that comes before its repetition shows it. */
+TEST(step_whose_answer_is_lost_counts_once_beside_a_wait)
+{
+	struct lk__op *op, *waits;
+
+	vel_start(&one, 2);
+	vel_make(10);
+	waits = vel_waits(1, false);
+	em_fault(ve.model, EM_CUT_AFTER, "/etcdserverpb.KV/Txn", 0);
+	op = vel_down(1, 1, NULL);
+	ve_pass(100);
+	ve_join(1, 0);
+	ve_pass(500);
+	ve_done(op, LK_OK);
+	ck_assert_int_eq(op->remaining, 9);
+	vel_downs(1, 9, NULL, 0, true);
+	ve_done(waits, LK_OK);
+	ve_end();
+}
+
 /* Also if the latch has opened meanwhile: its history says what the step did. */
 TEST(step_whose_answer_is_lost_is_found_in_an_open_latch)
 {

@@ -71,6 +71,11 @@ static struct lk__etcd_queue queue_of(const struct lk__etcd_session *session,
 	return lk__etcd_queue_of(session, job->name, job->name_len);
 }
 
+static bool is_put(const struct lk__etcd_own_steps *own, uint64_t number)
+{
+	return own->first == number || own->number == number;
+}
+
 /* What the session knows of the job's latch.  NULL when out of memory. */
 static struct lk__etcd_latch *known(struct lk__etcd_session *session,
                                     const struct lk__etcd_job *job)
@@ -270,8 +275,9 @@ void lk__etcd_latch_advance(struct lk__etcd_session *session, struct lk__etcd_jo
 		fail(session, job, &busy);
 		return;
 	}
-	/* The lease that a step is put under has to be known. */
-	if (latch->task == STEP && about->generation != latch->step.generation)
+	/* The lease that a step is put under has to be known; and it may have been put. */
+	if (latch->task == STEP && (about->generation != latch->step.generation ||
+	                            is_put(&about->own, latch->step.number)))
 		latch->task = READ;
 	if (latch->task == TIME_LEFT)
 		ask_time_left(session, job);
@@ -321,8 +327,7 @@ static void judge_step(struct lk__etcd_session *session, struct lk__etcd_job *jo
 {
 	struct lk__etcd_latch_job *latch = job->latch;
 	const struct lk__etcd_latch_seen *seen = &latch->seen;
-	bool is_known =
-		seen->own.first == latch->step.number || seen->own.number == latch->step.number;
+	bool is_known = is_put(&seen->own, latch->step.number);
 
 	latch->task = STEP;
 	if (!seen->is_there || seen->value.generation != latch->step.generation)
@@ -480,7 +485,7 @@ static void saw_past(struct lk__etcd_session *session, struct lk__etcd_job *job,
 		latch->seen.first_mod = past->first_mod;
 		latch->seen.number_mod = past->number_mod;
 		latch->task = PAST_SUM;
-		if (past->own.first != latch->step.number && past->own.number != latch->step.number)
+		if (!is_put(&past->own, latch->step.number))
 			finish_step(session, job, 0, false);
 	} else if (latch->seen.value.is_open) {
 		finish_step(session, job, 0, counted);
