@@ -369,7 +369,8 @@ typedef struct lk_client_options {
  * releases it.  If the process of a holder dies, etcd frees the lock after the rounded lease and up
  * to 1.5 s more; a change of etcd's leader in that time begins the lease again.  Before 3.5.13, and
  * 3.4.31 of 3.4, etcd may end a renewed lease early after its leader stood still: the client logs
- * that at each connection (LK_LOG_WARN).  Semaphores, rate limits and latches are LK_EUNSUPPORTED.
+ * that at each connection (LK_LOG_WARN).  Semaphores and rate limits are LK_EUNSUPPORTED.  The
+ * times to live of latches are rounded up to whole seconds, to 2 at least.
  *
  * Any thread.  A process may have any number of clients. */
 LK_API LK_MUST_USE lk_err lk_client_open(const char *url, const lk_client_options *options,

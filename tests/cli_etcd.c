@@ -172,8 +172,6 @@ TEST_LIMIT(what_etcd_does_not_have_is_refused_with_a_reason, 60)
 	expect(cmd.err, "no semaphore and no rate limit on etcd");
 	RUNS(64, &cmd, "latchkey", "rate", "--limit", "2", "--per", "1", "a", "true");
 	expect(cmd.err, "no semaphore and no rate limit on etcd");
-	RUNS(64, &cmd, "latchkey", "latch", "set", "a", "2");
-	expect(cmd.err, "no latch on etcd");
 	snprintf(url, sizeof(url), "%s", etcd_url(&shared, "", "?grace=1000"));
 	RUNS(64, &cmd, "latchkey", "lock", "--url", url, "a", "true");
 	expect(cmd.err, "--url: grace: etcd loses no grants");

@@ -89,9 +89,41 @@ TEST_LIMIT(hold_of_another_program_is_shown_and_broken, 60)
 TEST_LIMIT(key_of_another_kind_is_foreign, 60)
 {
 	begin();
-	etcd_ctl(&shared, "put lk/Dgate 1");
+	RUNS(0, &cmd, "latchkey", "latch", "set", "gate", "1");
 	RUNS(1, &cmd, "latchkey", "break", "gate");
 	ck_assert_ptr_nonnull(strstr(cmd.err, "a latch has no holder"));
 	ck_assert_int_ne(RUN(&cmd, "latchkey", "lock", "-n", "gate", "true"), 0);
+	RUNS(0, &cmd, "latchkey", "latch", "rm", "gate");
+	RUNS(0, &cmd, "latchkey", "lock", "gate", "-c",
+	     "! latchkey latch set gate 1 2>&1 | grep -v 'a lock, not a latch'");
+	etcd_ctl(&shared, "put lk/Dgate 1");
+	ck_assert_int_ne(RUN(&cmd, "latchkey", "latch", "down", "gate"), 0);
+	ck_assert_ptr_nonnull(strstr(cmd.err, "not a latch"));
 	etcd_ctl(&shared, "del lk/Dgate");
+}
+
+TEST_LIMIT(latch_is_counted_down_and_waited_for, 60)
+{
+	char name[32];
+
+	begin();
+	RUNS(0, &cmd, "latchkey", "latch", "set", "all/done", "3");
+	ck_assert_str_eq(cmd.out, "");
+	RUNS(75, &cmd, "latchkey", "latch", "set", "all/done", "5");
+	RUNS(75, &cmd, "latchkey", "latch", "wait", "-n", "all/done");
+	START(&waiter, "latchkey", "latch", "wait", "-w", "60", "all/done");
+	for (int i = 0; i < 2; i++) {
+		snprintf(name, sizeof(name), "part/%d", i);
+		RUNS(0, &cmd, "latchkey", "latch", "down", "--id", name, "all/done");
+		RUNS(0, &cmd, "latchkey", "latch", "down", "--id", name, "all/done");
+	}
+	RUNS(0, &cmd, "latchkey", "latch", "show", "all/done");
+	ck_assert_ptr_nonnull(strstr(cmd.out, "state    counting\nremain   1 of 3\n"));
+	RUNS(0, &cmd, "latchkey", "show");
+	ck_assert_ptr_nonnull(strstr(cmd.out, "all/done"));
+	RUNS(0, &cmd, "latchkey", "latch", "down", "all/done");
+	ck_assert(command_wait(&waiter, 20000));
+	ck_assert_int_eq(waiter.status, 0);
+	RUNS(0, &cmd, "latchkey", "latch", "rm", "all/done");
+	RUNS(1, &cmd, "latchkey", "latch", "rm", "all/done");
 }

@@ -194,12 +194,9 @@ TEST_LIMIT(what_is_not_there_yet_is_refused, 60)
 	const lk_semaphore_options options = {.capacity = 3};
 	lk_client *client = client_of(&shared);
 	lk_semaphore *semaphore;
-	lk_latch *latch;
 
 	EXPECT(lk_semaphore_open(client, "s", 0, &options, &semaphore), LK_EUNSUPPORTED);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "no semaphore and no rate limit on etcd"));
-	EXPECT(lk_latch_open(client, "d", 0, NULL, &latch), LK_EUNSUPPORTED);
-	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "no latch on etcd"));
 	OK(lk_client_close(client));
 }
 

@@ -21,10 +21,9 @@ static struct lk__etcd_peer *peer_of(struct lk__peer *peer)
 /* ---- The store ------------------------------------------------------------------------------ */
 
 static const char *const refusals[LK__KINDS] = {
-	[LK_KIND_SEMAPHORE] = "no semaphore and no rate limit on etcd: only locks so far; use one "
-			      "Redis server, or a lock for each permit",
-	[LK_KIND_LATCH] = "no latch on etcd: only locks so far; use one Redis server, Sentinel, or "
-			  "a Cluster",
+	[LK_KIND_SEMAPHORE] =
+		"no semaphore and no rate limit on etcd: only locks and latches so far; use one "
+		"Redis server, or a lock for each permit",
 };
 
 static struct lk__store *create(const struct lk__target *target, const char *client_id)

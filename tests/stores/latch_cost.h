@@ -5,6 +5,8 @@
 
 #include "stores/latch.h"
 
+#define TEST_COST(name, seconds) TEST_STORE(name, seconds, STORE_LATCHES | STORE_KEYS)
+
 /* ---- Costs --------------------------------------------------------------------------------- */
 
 /* Return the number of commands that clients sent, without the test's own queries. */
@@ -14,7 +16,7 @@ static long long commands(void)
 	       redis_calls(redis, "unsubscribe") + redis_calls(redis, "ping");
 }
 
-TEST_LATCH(await_of_an_open_latch_takes_one_request, 20)
+TEST_COST(await_of_an_open_latch_takes_one_request, 20)
 {
 	lk_client *client = set_up();
 	lk_latch *latch = latch_named(client, "a");
@@ -28,7 +30,7 @@ TEST_LATCH(await_of_an_open_latch_takes_one_request, 20)
 	OK(lk_client_close(client));
 }
 
-TEST_LATCH(thousand_waiters_of_a_process_are_released_by_one_message, 60)
+TEST_COST(thousand_waiters_of_a_process_are_released_by_one_message, 60)
 {
 	enum { WAITERS = TSAN || ASAN ? 200 : 1000 };
 	static struct awaiter awaiters[WAITERS];
@@ -53,7 +55,7 @@ TEST_LATCH(thousand_waiters_of_a_process_are_released_by_one_message, 60)
 	OK(lk_client_close(other));
 }
 
-TEST_LATCH(channel_is_left_late_and_a_loop_does_not_flap, 40)
+TEST_COST(channel_is_left_late_and_a_loop_does_not_flap, 40)
 {
 	lk_client *client = set_up();
 	lk_latch *latch = latch_named(client, "a");
@@ -76,7 +78,7 @@ TEST_LATCH(channel_is_left_late_and_a_loop_does_not_flap, 40)
 	OK(lk_client_close(client));
 }
 
-TEST_LATCH(client_with_latches_has_two_connections_and_one_thread, 20)
+TEST_COST(client_with_latches_has_two_connections_and_one_thread, 20)
 {
 	lk_client *client = set_up();
 	int threads = proc_thread_count(0), sockets = proc_socket_count(0);
@@ -119,7 +121,7 @@ static int step_in_process(void *arg, int in, int out)
 	return 0;
 }
 
-TEST_STORE(sixteen_processes_count_each_step_once, 60, STORE_LATCHES | STORE_KEYS | STORE_SHARED)
+TEST_STORE(sixteen_processes_count_each_step_once, 60, STORE_LATCHES | STORE_SHARED)
 {
 	enum { WORKERS = 16 };
 	struct process workers[WORKERS];
