@@ -10,7 +10,17 @@
 #define CLIENT_LEN (LK__CLIENT_ID_SIZE - 1)
 #define NONCE_LEN (LK__NONCE_SIZE - 1)
 
-static const char letters[] = {'\0', 'g', 'b'};
+static const char letters[] = {'\0', 'g', 'b', 's'};
+
+static size_t write_permits(char *text, size_t size, const struct lk__etcd_letter *letter)
+{
+	size_t pos = (size_t)snprintf(text, size, " %c", letters[letter->kind]);
+
+	for (unsigned i = 0; i < letter->count; i++)
+		pos += (size_t)snprintf(text + pos, size - pos, " %c%s:%lld", letter->what[i],
+		                        letter->next[i].nonce, (long long)letter->next[i].created);
+	return pos;
+}
 
 size_t lk__etcd_letter_write(char text[LK__ETCD_LETTER_MAX], const struct lk__etcd_letter *letter)
 {
@@ -20,6 +30,8 @@ size_t lk__etcd_letter_write(char text[LK__ETCD_LETTER_MAX], const struct lk__et
 	text[pos] = '\0';
 	if (letter->kind == LK__LETTER_NONE)
 		return pos;
+	if (letter->kind == LK__LETTER_PERMITS)
+		return pos + write_permits(text + pos, LK__ETCD_LETTER_MAX - pos, letter);
 	pos += (size_t)snprintf(text + pos, LK__ETCD_LETTER_MAX - pos, " %c %s %lld",
 	                        letters[letter->kind], letter->nonce, (long long)letter->created);
 	for (unsigned i = 0; i < letter->count; i++)
@@ -73,6 +85,23 @@ static bool read_grant(struct lk__etcd_letter *letter, struct lk__bytes left)
 	return true;
 }
 
+static bool read_permits(struct lk__etcd_letter *letter, struct lk__bytes left)
+{
+	letter->kind = LK__LETTER_PERMITS;
+	while (left.len) {
+		size_t len;
+		const char *text = word(&left, &len);
+		struct lk__etcd_ticket *ticket = &letter->next[letter->count];
+		if (!text || letter->count == LK__ETCD_NEXT_MAX || len < NONCE_LEN + 3 ||
+		    text[NONCE_LEN + 1] != ':' ||
+		    !read_place(&ticket->created, text + NONCE_LEN + 2, len - NONCE_LEN - 2))
+			return false;
+		letter->what[letter->count++] = *text;
+		memcpy(ticket->nonce, text + 1, NONCE_LEN);
+	}
+	return true;
+}
+
 static bool read_letter(struct lk__etcd_letter *letter, struct lk__bytes text)
 {
 	struct lk__bytes left = {(const char *)text.data + 1, text.len - 1};
@@ -80,6 +109,8 @@ static bool read_letter(struct lk__etcd_letter *letter, struct lk__bytes text)
 	size_t kind_len, len, place_len;
 
 	kind = word(&left, &kind_len);
+	if (kind && kind_len == 1 && *kind == letters[LK__LETTER_PERMITS])
+		return read_permits(letter, left);
 	nonce = kind ? word(&left, &len) : NULL;
 	place = nonce ? word(&left, &place_len) : NULL;
 	if (!place || kind_len != 1 || len != NONCE_LEN ||

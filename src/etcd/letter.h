@@ -5,7 +5,10 @@
  *   1                          nothing yet
  *   1 g <nonce> <created> ...  the lock is granted to that ticket; the next tickets follow, each as
  *                              <client><nonce>:<created>
- *   1 b <nonce> <created>      that hold was broken */
+ *   1 b <nonce> <created>      that hold was broken
+ *   1 s ...                    of a semaphore, each as <what><nonce>:<created>: what g, permits are
+ *                              granted to that ticket; f, it is the first that waits; a, ask again
+ */
 #ifndef LK__ETCD_LETTER_H
 #define LK__ETCD_LETTER_H
 
@@ -19,6 +22,7 @@ enum lk__etcd_letter_kind {
 	LK__LETTER_NONE,
 	LK__LETTER_GRANT,
 	LK__LETTER_BROKEN,
+	LK__LETTER_PERMITS,
 };
 
 struct lk__etcd_letter {
@@ -28,7 +32,13 @@ struct lk__etcd_letter {
 	/* A grant: the tickets after it, none left out. */
 	unsigned count;
 	struct lk__etcd_ticket next[LK__ETCD_NEXT_MAX];
+	/* Permits: what is said to each of the next, which have no client. */
+	char what[LK__ETCD_NEXT_MAX];
 };
+
+#define LK__TOLD_GRANT 'g'
+#define LK__TOLD_FIRST 'f'
+#define LK__TOLD_AGAIN 'a'
 
 /* Write it, NUL-ended; returns the length. */
 size_t lk__etcd_letter_write(char text[LK__ETCD_LETTER_MAX], const struct lk__etcd_letter *letter);

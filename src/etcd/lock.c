@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * Transactions of a lock: see lock.h. */
+ * Transactions of a lock and of a semaphore: see lock.h. */
 #include "lock.h"
 
 #include "../base/text.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#define ANSWER_MAX ((size_t)3 << 20)
+#define TICKET_MAX 128 /* of an answer, without the queue's key */
 
 /* ---- Parts ---------------------------------------------------------------------------------- */
 
@@ -60,6 +63,7 @@ static void begin(struct lk__etcd_recipe *recipe, enum lk__etcd_task task)
 {
 	memset(recipe, 0, offsetof(struct lk__etcd_recipe, text));
 	recipe->plan.task = task;
+	recipe->plan.kind = LK__ETCD_LOCK;
 	recipe->txn.compares = recipe->compares;
 	recipe->txn.success = recipe->success;
 	recipe->txn.failure = recipe->failure;
@@ -126,20 +130,22 @@ static void look(struct lk__etcd_recipe *recipe, struct lk__bytes ticket, struct
 	add(recipe, (struct lk__etcd_op){.range = first_ones(recipe, key, end)});
 }
 
-/* The name is none of the other kinds; the failure shows it. */
+/* The name is none of another kind; the failure shows it. */
+static void has_no(struct lk__etcd_recipe *recipe, struct lk__bytes key, struct lk__bytes end)
+{
+	struct lk__etcd_range *count = range(recipe, key, end);
+
+	is_absent(recipe, key, end);
+	count->count_only = true;
+	otherwise(recipe, (struct lk__etcd_op){.range = count});
+}
+
 static void is_only_a_lock(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *queue)
 {
 	static const char nouns[] = {LK__ETCD_SEMAPHORE, LK__ETCD_LATCH};
-	struct lk__bytes none = {0};
 
-	for (size_t i = 0; i < sizeof(nouns); i++) {
-		struct lk__bytes key = noun_key(recipe, queue, nouns[i]);
-		struct lk__etcd_range *count = range(recipe, key, none);
-
-		is_absent(recipe, key, none);
-		count->count_only = true;
-		otherwise(recipe, (struct lk__etcd_op){.range = count});
-	}
+	for (size_t i = 0; i < sizeof(nouns); i++)
+		has_no(recipe, noun_key(recipe, queue, nouns[i]), (struct lk__bytes){0});
 }
 
 static void is_in_its_era(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *queue)
@@ -154,19 +160,23 @@ static void is_in_its_era(struct lk__etcd_recipe *recipe, const struct lk__etcd_
 	recipe->ranges[recipe->range_count - 1].keys_only = false;
 }
 
-static void put(struct lk__etcd_recipe *recipe, struct lk__bytes ticket, int64_t lease,
-                int64_t ttl_s, bool fixed)
+static void put(struct lk__etcd_recipe *recipe, struct lk__bytes ticket,
+                const struct lk__etcd_terms *terms)
 {
+	char *text = room(recipe);
+
 	recipe->put.key = ticket;
-	recipe->put.lease = lease;
-	snprintf(room(recipe), 2 * LK__DECIMAL_SIZE, "1 %lld %c", (long long)ttl_s,
-	         fixed ? 'f' : 'r');
-	recipe->put.value = keep(recipe, strlen(room(recipe)));
+	recipe->put.lease = terms->lease;
+	snprintf(text, 2 * LK__DECIMAL_SIZE, "1 %lld %c", (long long)terms->ttl_s,
+	         terms->fixed ? 'f' : 'r');
+	if (terms->permits)
+		snprintf(text + strlen(text), LK__DECIMAL_SIZE, " %u", (unsigned)terms->permits);
+	recipe->put.value = keep(recipe, strlen(text));
 	then(recipe, (struct lk__etcd_op){.put = &recipe->put});
 }
 
 void lk__etcd_ask(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *queue,
-                  const char *nonce, bool only_try, int64_t lease, int64_t ttl_s, bool fixed)
+                  const char *nonce, bool only_try, const struct lk__etcd_terms *terms)
 {
 	struct lk__bytes key, end, ticket, none = {0};
 	struct lk__etcd_range *last;
@@ -183,7 +193,7 @@ void lk__etcd_ask(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *q
 	is_in_its_era(recipe, queue);
 	look(recipe, ticket, key, end, otherwise);
 	is_only_a_lock(recipe, queue);
-	put(recipe, ticket, lease, ttl_s, fixed);
+	put(recipe, ticket, terms);
 	last = range(recipe, key, end);
 	last->order = LK__ETCD_DESCENDING;
 	last->by = LK__ETCD_BY_CREATE;
@@ -192,17 +202,17 @@ void lk__etcd_ask(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *q
 }
 
 void lk__etcd_move(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *queue,
-                   const char *nonce, int64_t created, int64_t lease, int64_t ttl_s, bool fixed)
+                   const char *nonce, int64_t created, const struct lk__etcd_terms *terms)
 {
 	struct lk__bytes key, ticket, none = {0};
 
 	begin(recipe, LK__ETCD_MOVE);
-	key = queue_key(recipe, queue, LK__ETCD_LOCK);
+	key = queue_key(recipe, queue, queue->kind);
 	ticket = ticket_key(recipe, key, queue->client, nonce);
 	recipe->plan.queue_len = key.len;
 	compare(recipe, LK__ETCD_CREATE, LK__ETCD_EQUAL, ticket, none, created);
 	is_in_its_era(recipe, queue);
-	put(recipe, ticket, lease, ttl_s, fixed);
+	put(recipe, ticket, terms);
 }
 
 void lk__etcd_look(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *queue,
@@ -304,4 +314,175 @@ void lk__etcd_break_hold(struct lk__etcd_recipe *recipe, const struct lk__etcd_q
 	left = first_ones(recipe, all, end);
 	then(recipe, (struct lk__etcd_op){.range = left});
 	otherwise(recipe, (struct lk__etcd_op){.range = left});
+}
+
+/* ---- Semaphores ----------------------------------------------------------------------------- */
+
+int64_t lk__etcd_capacity_max(const struct lk__etcd_queue *queue)
+{
+	char key[LK__ETCD_KEY_MAX];
+	size_t len =
+		lk__etcd_queue_key(key, queue->prefix, queue->kind, queue->name, queue->name_len);
+	int64_t max = (int64_t)(ANSWER_MAX / (len + TICKET_MAX));
+
+	return max < LK__ETCD_CAPACITY_MAX ? max : LK__ETCD_CAPACITY_MAX;
+}
+
+int64_t lk__etcd_limit(const struct lk__etcd_queue *queue, const struct lk__etcd_noun *noun)
+{
+	int64_t max = lk__etcd_capacity_max(queue);
+
+	return (noun->granted_to || noun->capacity > max ? max : noun->capacity) + 2;
+}
+
+/* Begin with the ranges of the queue: its key; the end is kept after it. */
+static struct lk__bytes begin_permits(struct lk__etcd_recipe *recipe,
+                                      const struct lk__etcd_queue *queue, enum lk__etcd_task task)
+{
+	struct lk__bytes key;
+
+	begin(recipe, task);
+	key = queue_key(recipe, queue, LK__ETCD_SEMAPHORE);
+	recipe->plan.kind = LK__ETCD_SEMAPHORE;
+	recipe->plan.queue_len = key.len;
+	return key;
+}
+
+/* The queue with its permits, and the semaphore. */
+static void read_queue(struct lk__etcd_recipe *recipe, struct lk__bytes key, struct lk__bytes end,
+                       int64_t limit, void (*add)(struct lk__etcd_recipe *, struct lk__etcd_op))
+{
+	struct lk__etcd_range *tickets = first_ones(recipe, key, end);
+
+	tickets->keys_only = false;
+	tickets->limit = limit;
+	add(recipe, (struct lk__etcd_op){.range = tickets});
+}
+
+static void read_noun(struct lk__etcd_recipe *recipe, struct lk__bytes noun,
+                      void (*add)(struct lk__etcd_recipe *, struct lk__etcd_op))
+{
+	struct lk__etcd_range *made = range(recipe, noun, (struct lk__bytes){0});
+
+	made->keys_only = false;
+	add(recipe, (struct lk__etcd_op){.range = made});
+}
+
+void lk__etcd_ask_permits(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *queue,
+                          const char *nonce, const struct lk__etcd_noun *noun, int64_t since,
+                          const struct lk__etcd_terms *terms)
+{
+	struct lk__bytes key = begin_permits(recipe, queue, since ? LK__ETCD_TRY : LK__ETCD_ASK);
+	struct lk__bytes end = end_of(recipe, key), none = {0};
+	struct lk__bytes ticket = ticket_key(recipe, key, queue->client, nonce);
+	struct lk__bytes semaphore = noun_key(recipe, queue, LK__ETCD_SEMAPHORE);
+	int64_t limit = lk__etcd_limit(queue, noun);
+
+	if (since)
+		compare(recipe, LK__ETCD_MOD, LK__ETCD_LESS, key, end, since + 1);
+	is_absent(recipe, ticket, none);
+	compare(recipe, LK__ETCD_MOD, LK__ETCD_EQUAL, semaphore, none, noun->mod);
+	is_in_its_era(recipe, queue);
+	otherwise(recipe, (struct lk__etcd_op){.range = range(recipe, ticket, none)});
+	read_queue(recipe, key, end, limit, otherwise);
+	read_noun(recipe, semaphore, otherwise);
+	put(recipe, ticket, terms);
+	read_queue(recipe, key, end, limit, then);
+}
+
+void lk__etcd_look_permits(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *queue,
+                           const char *nonce, int64_t limit)
+{
+	struct lk__bytes key = begin_permits(recipe, queue, LK__ETCD_LOOK);
+	struct lk__bytes end = end_of(recipe, key), none = {0};
+	struct lk__bytes ticket = ticket_key(recipe, key, queue->client, nonce);
+	struct lk__bytes lock;
+
+	then(recipe, (struct lk__etcd_op){.range = range(recipe, ticket, none)});
+	read_queue(recipe, key, end, limit, then);
+	read_noun(recipe, noun_key(recipe, queue, LK__ETCD_SEMAPHORE), then);
+	if (*nonce)
+		return;
+	lock = queue_key(recipe, queue, LK__ETCD_LOCK);
+	then(recipe, (struct lk__etcd_op){.range = range(recipe, lock, end_of(recipe, lock))});
+	recipe->ranges[recipe->range_count - 1].count_only = true;
+	lock = noun_key(recipe, queue, LK__ETCD_LATCH);
+	then(recipe, (struct lk__etcd_op){.range = range(recipe, lock, none)});
+	recipe->ranges[recipe->range_count - 1].count_only = true;
+}
+
+void lk__etcd_leave_permits(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *queue,
+                            const char *nonce, int64_t limit)
+{
+	struct lk__bytes key = begin_permits(recipe, queue, LK__ETCD_LEAVE);
+	struct lk__bytes end = end_of(recipe, key);
+
+	recipe->del.key = ticket_key(recipe, key, queue->client, nonce);
+	recipe->del.prev_kv = true;
+	then(recipe, (struct lk__etcd_op){.del = &recipe->del});
+	read_queue(recipe, key, end, limit, then);
+	read_noun(recipe, noun_key(recipe, queue, LK__ETCD_SEMAPHORE), then);
+}
+
+void lk__etcd_shrink(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *queue,
+                     const char *nonce, int64_t created, const struct lk__etcd_terms *terms,
+                     int64_t limit)
+{
+	struct lk__bytes key = begin_permits(recipe, queue, LK__ETCD_SHRINK);
+	struct lk__bytes end = end_of(recipe, key), none = {0};
+	struct lk__bytes ticket = ticket_key(recipe, key, queue->client, nonce);
+
+	compare(recipe, LK__ETCD_CREATE, LK__ETCD_EQUAL, ticket, none, created);
+	is_in_its_era(recipe, queue);
+	put(recipe, ticket, terms);
+	recipe->put.lease = 0;
+	recipe->put.ignore_lease = true;
+	read_queue(recipe, key, end, limit, then);
+	read_noun(recipe, noun_key(recipe, queue, LK__ETCD_SEMAPHORE), then);
+}
+
+void lk__etcd_size(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *queue, int64_t mod,
+                   const struct lk__etcd_noun *noun, int64_t limit)
+{
+	struct lk__bytes key = begin_permits(recipe, queue, LK__ETCD_SIZE);
+	struct lk__bytes end = end_of(recipe, key), none = {0};
+	struct lk__bytes semaphore = noun_key(recipe, queue, LK__ETCD_SEMAPHORE), lock;
+	char *text;
+
+	compare(recipe, LK__ETCD_MOD, LK__ETCD_EQUAL, semaphore, none, mod);
+	read_noun(recipe, semaphore, otherwise);
+	if (!mod) {
+		lock = queue_key(recipe, queue, LK__ETCD_LOCK);
+		has_no(recipe, lock, end_of(recipe, lock));
+		has_no(recipe, noun_key(recipe, queue, LK__ETCD_LATCH), none);
+	}
+	text = room(recipe);
+	snprintf(text, 4 * LK__DECIMAL_SIZE, "1 %lld %lld %lld", (long long)noun->capacity,
+	         (long long)noun->ttl_ms, (long long)noun->granted_to);
+	recipe->put = (struct lk__etcd_put){.key = semaphore,
+	                                    .value = keep(recipe, strlen(text)),
+	                                    .lease = noun->lease,
+	                                    .ignore_lease = noun->lease == 0};
+	then(recipe, (struct lk__etcd_op){.put = &recipe->put});
+	read_queue(recipe, key, end, limit, then);
+}
+
+void lk__etcd_break_permits(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *queue,
+                            const struct lk__etcd_ticket *holder, bool is_mute, int64_t limit)
+{
+	struct lk__etcd_letter letter = {.kind = LK__LETTER_BROKEN, .created = holder->created};
+	struct lk__bytes key = begin_permits(recipe, queue, LK__ETCD_BREAK);
+	struct lk__bytes end = end_of(recipe, key), none = {0};
+
+	recipe->del.key = ticket_key(recipe, key, holder->client, holder->nonce);
+	recipe->del.prev_kv = true;
+	compare(recipe, LK__ETCD_CREATE, LK__ETCD_EQUAL, recipe->del.key, none, holder->created);
+	then(recipe, (struct lk__etcd_op){.del = &recipe->del});
+	otherwise(recipe, (struct lk__etcd_op){.range = range(recipe, recipe->del.key, none)});
+	if (!is_mute) {
+		memcpy(letter.nonce, holder->nonce, sizeof(letter.nonce));
+		put_letter(recipe, mailbox_key(recipe, queue, holder->client), &letter);
+	}
+	read_queue(recipe, key, end, limit, then);
+	read_noun(recipe, noun_key(recipe, queue, LK__ETCD_SEMAPHORE), then);
 }

@@ -46,6 +46,9 @@ bool lk__etcd_see_show(const struct lk__etcd_queue *queue, const char *nonce, co
 bool lk__etcd_see_holder(const struct lk__etcd_queue *queue, const void *answer, size_t len,
                          struct lk__bytes *key, struct lk__etcd_ticket *holder);
 
+/* The id of a hold of a semaphore, as lk__entry has it: which ticket it is. */
+bool lk__etcd_read_entry_id(struct lk__etcd_ticket *ticket, const char *id);
+
 /* ---- Names ---------------------------------------------------------------------------------- */
 
 void lk__etcd_kind(struct lk__etcd_query *query, const struct lk__etcd_queue *queue);

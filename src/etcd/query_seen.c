@@ -127,6 +127,17 @@ bool lk__etcd_see_holder(const struct lk__etcd_queue *queue, const void *answer,
 	return true;
 }
 
+bool lk__etcd_read_entry_id(struct lk__etcd_ticket *ticket, const char *id)
+{
+	const size_t len = CLIENT_LEN + LK__NONCE_SIZE - 1;
+
+	if (!id || strlen(id) < len + 2 || id[len] != ' ')
+		return false;
+	lk__etcd_read_ticket(ticket, (struct lk__bytes){id, len}, 0);
+	return ticket->client[0] &&
+	       lk__parse_i64(id + len + 1, strlen(id) - len - 1, 1, INT64_MAX, &ticket->created);
+}
+
 /* ---- Names ---------------------------------------------------------------------------------- */
 
 bool lk__etcd_see_kind(const void *answer, size_t len, lk_kind *kind)

@@ -93,6 +93,7 @@ void lk__etcd_session_fini(struct lk__etcd_session *session)
 	lk__etcd_free_job(session->taken);
 	lk__etcd_forget_said(session);
 	lk__etcd_topics_fini(session);
+	lk__etcd_forget_known(session);
 }
 
 /* ---- Connections ---------------------------------------------------------------------------- */
@@ -117,6 +118,8 @@ void lk__etcd_session_down(struct lk__etcd_session *session)
 	drop_calls(session);
 	lk__etcd_topics_down(session);
 	drop_messages(session); /* the core asks for everything again */
+	lk__etcd_drop_mails(session);
+	lk__etcd_known_down(session);
 	while ((ticket = lk__etcd_each(session, ticket))) {
 		ticket->busy = NULL;
 		ticket->watch_id = ticket->wanted_id = 0;
@@ -263,6 +266,10 @@ void lk__etcd_session_outcome(struct lk__etcd_session *session, int64_t now_ns, 
 		lk__etcd_latch_outcome(session, now_ns, call, outcome);
 	else if (call->purpose == LK__ETCD_FOR_POST)
 		posted(session, now_ns, outcome);
+	else if (call->purpose == LK__ETCD_FOR_SEMAPHORE)
+		lk__etcd_known_outcome(session, call, outcome);
+	else if (call->purpose == LK__ETCD_FOR_MAIL)
+		lk__etcd_mailed(session, call, outcome);
 	else if (call->purpose == LK__ETCD_FOR_NO_ERA)
 		era_is_gone(session, outcome);
 	else if (call->purpose != LK__ETCD_FOR_NOTHING)
@@ -273,6 +280,20 @@ void lk__etcd_session_outcome(struct lk__etcd_session *session, int64_t now_ns, 
 
 /* ---- Jobs ----------------------------------------------------------------------------------- */
 
+static char letter_of(uint8_t noun)
+{
+	switch ((lk_kind)noun) {
+	case LK_KIND_LOCK:
+		return LK__ETCD_LOCK;
+	case LK_KIND_SEMAPHORE:
+		return LK__ETCD_SEMAPHORE;
+	case LK_KIND_LATCH:
+		return LK__ETCD_LATCH;
+	default:
+		return '\0';
+	}
+}
+
 bool lk__etcd_session_request(struct lk__etcd_session *session, int64_t now_ns,
                               const struct lk__request *request)
 {
@@ -281,11 +302,14 @@ bool lk__etcd_session_request(struct lk__etcd_session *session, int64_t now_ns,
 	if (!job)
 		return false;
 	job->kind = request->kind;
-	job->is_of_lock = request->noun == LK_KIND_LOCK;
+	job->letter = letter_of(request->noun);
 	job->only_try = request->only_try;
 	job->share = request->share;
 	job->fixed = request->ticket.fixed;
 	job->extends = request->extends;
+	job->permits = request->kind == LK__SHRINK ? request->keep : request->ticket.permits;
+	job->capacity = request->capacity;
+	job->ttl_ms = request->ttl_ms;
 	job->asked_ns = now_ns;
 	job->lease_ms = request->kind == LK__RENEW ? request->lease_ms : request->ticket.lease_ms;
 	job->name_len = request->name_len;
@@ -389,6 +413,7 @@ void lk__etcd_run(struct lk__etcd_session *session, int64_t now_ns)
 		if (!job->is_done && !job->is_calling && !job->wants_round)
 			lk__etcd_advance(session, now_ns, job);
 	do_chores(session, now_ns);
+	lk__etcd_post_mails(session);
 	lk__etcd_lease_sweep(session);
 }
 
@@ -397,6 +422,7 @@ void lk__etcd_run(struct lk__etcd_session *session, int64_t now_ns)
 void lk__etcd_session_tick(struct lk__etcd_session *session, int64_t now_ns)
 {
 	lk__etcd_lease_tick(session, now_ns);
+	lk__etcd_known_tick(session, now_ns);
 	if (session->retry_ns && session->retry_ns <= now_ns)
 		session->retry_ns = 0;
 	lk__etcd_run(session, now_ns);
@@ -404,8 +430,10 @@ void lk__etcd_session_tick(struct lk__etcd_session *session, int64_t now_ns)
 
 int64_t lk__etcd_session_due_ns(const struct lk__etcd_session *session)
 {
-	int64_t due_ns = lk__etcd_lease_due_ns(session);
+	int64_t due_ns = lk__etcd_lease_due_ns(session), known_ns = lk__etcd_known_due_ns(session);
 
+	if (known_ns < due_ns)
+		due_ns = known_ns;
 	if (session->retry_ns && session->retry_ns < due_ns)
 		due_ns = session->retry_ns;
 	for (const struct lk__etcd_job *chore = session->chores; chore; chore = chore->next)

@@ -68,6 +68,8 @@ struct lk__etcd_said;
 struct lk__etcd_latch;
 struct lk__etcd_told;
 struct lk__event;
+struct lk__etcd_known;
+struct lk__etcd_mail;
 
 struct lk__etcd_lease {
 	struct lk__etcd_lease *next;
@@ -90,6 +92,9 @@ struct lk__etcd_own_ticket {
 	uint64_t era;                  /* in which it was put, 0 = unknown */
 	int64_t lease_ms;              /* as the core has it */
 	bool fixed;
+	char kind;             /* the letter of its name's */
+	uint32_t permits;      /* of a semaphore's, as it is put from now on */
+	uint32_t stored;       /* and what the store may have: not less */
 	int64_t granted;       /* the place that a letter has granted, 0 = none */
 	int64_t broken;        /* the same, of a break that came before its place was known */
 	bool is_waiting;       /* it is in the queue, and not the first */
@@ -97,6 +102,7 @@ struct lk__etcd_own_ticket {
 	bool is_moving;        /* a call moves it to another lease */
 	bool is_under_another; /* lease, or perhaps: it is moved to its own before it counts */
 	uint32_t watch_id;     /* of the watch of the ticket before it, 0 = none */
+	bool watches_all;      /* of all before it */
 	uint32_t wanted_id;    /* of the watch for tickets after it, 0 = none */
 	unsigned count;        /* of next: the tickets after it, none left out */
 	struct lk__etcd_ticket next[LK__ETCD_NEXT_MAX];
@@ -133,6 +139,8 @@ struct lk__etcd_session {
 	struct lk__etcd_said *said;                /* details that are under the home lease */
 	struct lk__etcd_latch *latches;            /* what is known of them */
 	struct lk__etcd_told *told, **told_end;    /* events of topics; the first was taken */
+	struct lk__etcd_known *known;              /* semaphores */
+	struct lk__etcd_mail *mails;               /* letters about permits, to other clients */
 	struct lk__etcd_job *taken;                /* whose answer was taken last, NULL = none */
 	struct lk__why why;                        /* of the same */
 };

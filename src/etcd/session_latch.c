@@ -68,7 +68,7 @@ bool lk__etcd_keep_latch(struct lk__etcd_job *job, const struct lk__request *req
 static struct lk__etcd_queue queue_of(const struct lk__etcd_session *session,
                                       const struct lk__etcd_job *job)
 {
-	return lk__etcd_queue_of(session, job->name, job->name_len);
+	return lk__etcd_queue_of(session, LK__ETCD_LATCH, job->name, job->name_len);
 }
 
 static bool is_put(const struct lk__etcd_own_steps *own, uint64_t number)

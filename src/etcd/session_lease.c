@@ -178,7 +178,7 @@ static size_t read_ticket(const struct lk__etcd_session *session, const struct l
 {
 	char *end = keys + LK__ETCD_KEY_MAX, *own = end + LK__ETCD_KEY_MAX;
 	size_t len =
-		lk__etcd_queue_key(keys, session->prefix, LK__ETCD_LOCK, job->name, job->name_len);
+		lk__etcd_queue_key(keys, session->prefix, job->letter, job->name, job->name_len);
 
 	memcpy(end, keys, len + 1);
 	lk__etcd_range_end(end, len);
@@ -348,7 +348,9 @@ static void renewed(struct lk__etcd_session *session, int64_t now_ns, struct lk_
 		answer.fence = (uint64_t)ticket->created * LK__ETCD_FENCES;
 		if (lk__pb_next(&responses, &op) && lk__pb_next(&responses, &queue) &&
 		    op.range.count > 0 && queue.range.count > 0) {
-			answer.waiting = queue.range.count - 1;
+			/* Those of a semaphore may hold, too. */
+			if (job->letter == LK__ETCD_LOCK)
+				answer.waiting = queue.range.count - 1;
 			if (job->share && !answer.waiting)
 				lk__etcd_watch_wanted(session, ticket, revision);
 			else
@@ -433,8 +435,12 @@ static void kept_alive(struct lk__etcd_session *session, int64_t now_ns,
 	    !lk__pb_read(&lk__etcd_keep_alive_shape, outcome->message, outcome->len, &answer) ||
 	    answer.id != lease->id)
 		round_failed(session, now_ns, lease, outcome);
-	else if (!lk__lease_renewed(&lease->machine, now_ns, answer.ttl_s))
+	else if (!lk__lease_renewed(&lease->machine, now_ns, answer.ttl_s)) {
+		/* A leader that is replaced may not know a new lease: do not ask without a pause.
+		 */
+		session->retry_ns = now_ns + RETRY_NS;
 		lk__etcd_lease_over(session, lease);
+	}
 }
 
 static void granted(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_lease *lease,

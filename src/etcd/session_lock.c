@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The jobs of locks: which transaction is next for each, and what its answer makes of it. */
+ * The jobs of locks: which transaction is next for each, and what its answer makes of it.  Those of
+ * semaphores share what both have: leases, eras, places in a queue. */
 #include "session_parts.h"
 
 #include <stdlib.h>
@@ -12,12 +13,6 @@
 static uint64_t fence_of(const struct lk__etcd_own_ticket *ticket)
 {
 	return (uint64_t)ticket->created * LK__ETCD_FENCES;
-}
-
-static struct lk__etcd_queue queue_of(const struct lk__etcd_session *session,
-                                      const struct lk__etcd_job *job)
-{
-	return lk__etcd_queue_of(session, job->name, job->name_len);
 }
 
 /* ---- What was read of a queue --------------------------------------------------------------- */
@@ -54,10 +49,11 @@ static const struct lk__etcd_memo *noted(const struct lk__etcd_session *session,
 
 /* ---- Sending -------------------------------------------------------------------------------- */
 
-/* lease: that the ticket is put under, NULL = none. */
-static void send(struct lk__etcd_session *session, struct lk__etcd_job *job,
-                 struct lk__etcd_own_ticket *ticket, struct lk__etcd_lease *lease,
-                 const struct lk__etcd_recipe *recipe)
+struct lk__etcd_call *lk__etcd_send_recipe(struct lk__etcd_session *session,
+                                           struct lk__etcd_job *job,
+                                           struct lk__etcd_own_ticket *ticket,
+                                           struct lk__etcd_lease *lease,
+                                           const struct lk__etcd_recipe *recipe)
 {
 	char bytes[LK__ETCD_MESSAGE_MAX];
 	struct lk__pb_writer writer;
@@ -70,7 +66,7 @@ static void send(struct lk__etcd_session *session, struct lk__etcd_job *job,
 	               : lk__etcd_call(session, LK__ETCD_FOR_JOB, LK__ETCD_CALL_TXN, &writer);
 	if (!call) {
 		lk__etcd_refuse(job, &lk__etcd_no_memory);
-		return;
+		return NULL;
 	}
 	call->job = job;
 	if (lease)
@@ -79,6 +75,7 @@ static void send(struct lk__etcd_session *session, struct lk__etcd_job *job,
 	job->is_calling = true;
 	if (ticket)
 		ticket->busy = job;
+	return call;
 }
 
 /* The ticket is not under it, nor will be. */
@@ -92,25 +89,20 @@ static void forget_longer(struct lk__etcd_session *session, struct lk__etcd_own_
 static void move(struct lk__etcd_session *session, struct lk__etcd_job *job,
                  struct lk__etcd_own_ticket *ticket, struct lk__etcd_lease *lease)
 {
-	struct lk__etcd_queue queue = queue_of(session, job);
+	struct lk__etcd_queue queue = lk__etcd_queue_for(session, job);
+	struct lk__etcd_terms terms = lk__etcd_terms_of(ticket, lease);
 	struct lk__etcd_recipe recipe;
 
-	lk__etcd_move(&recipe, &queue, job->nonce, ticket->created, lease->id, lease->ttl_s,
-	              ticket->fixed);
-	send(session, job, ticket, lease, &recipe);
+	lk__etcd_move(&recipe, &queue, job->nonce, ticket->created, &terms);
+	lk__etcd_send_recipe(session, job, ticket, lease, &recipe);
 	ticket->is_moving = job->is_calling;
-}
-
-void lk__etcd_send_recipe(struct lk__etcd_session *session, struct lk__etcd_job *job,
-                          const struct lk__etcd_recipe *recipe)
-{
-	send(session, job, NULL, NULL, recipe);
 }
 
 static void ask(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_job *job)
 {
 	struct lk__etcd_own_ticket *ticket = lk__etcd_find(session, job->nonce);
-	struct lk__etcd_queue queue = queue_of(session, job);
+	struct lk__etcd_queue queue = lk__etcd_queue_for(session, job);
+	struct lk__etcd_terms terms;
 	struct lk__etcd_recipe recipe;
 	bool only_looks;
 
@@ -135,16 +127,19 @@ static void ask(struct lk__etcd_session *session, int64_t now_ns, struct lk__etc
 		move(session, job, ticket, ticket->lease);
 		return;
 	}
+	if (job->letter == LK__ETCD_SEMAPHORE) {
+		lk__etcd_ask_for_permits(session, now_ns, job, ticket);
+		return;
+	}
+	terms = lk__etcd_terms_of(ticket, ticket->lease);
 	if (ticket->created)
 		lk__etcd_look(&recipe, &queue, job->nonce);
 	else
-		lk__etcd_ask(&recipe, &queue, job->nonce, job->only_try, ticket->lease->id,
-		             ticket->lease->ttl_s, job->fixed);
-	send(session, job, ticket, ticket->lease, &recipe);
+		lk__etcd_ask(&recipe, &queue, job->nonce, job->only_try, &terms);
+	lk__etcd_send_recipe(session, job, ticket, ticket->lease, &recipe);
 }
 
-/* By a request for the same ticket: one that came later must not overtake it. */
-static bool is_preceded(const struct lk__etcd_session *session, const struct lk__etcd_job *job)
+bool lk__etcd_is_preceded(const struct lk__etcd_session *session, const struct lk__etcd_job *job)
 {
 	for (const struct lk__etcd_job *at = session->jobs; at && at != job; at = at->next)
 		if (!at->is_done && strcmp(at->nonce, job->nonce) == 0)
@@ -155,7 +150,7 @@ static bool is_preceded(const struct lk__etcd_session *session, const struct lk_
 static void leave(struct lk__etcd_session *session, struct lk__etcd_job *job)
 {
 	struct lk__etcd_own_ticket *ticket = lk__etcd_find(session, job->nonce);
-	struct lk__etcd_queue queue = queue_of(session, job);
+	struct lk__etcd_queue queue = lk__etcd_queue_for(session, job);
 	const struct lk__answer left = {.kind = LK__LEFT};
 	struct lk__etcd_recipe recipe;
 
@@ -171,11 +166,15 @@ static void leave(struct lk__etcd_session *session, struct lk__etcd_job *job)
 	}
 	ticket->is_leaving = true;
 	if ((session->state != LK__ETCD_READY && !session->has_no_era) || ticket->busy ||
-	    is_preceded(session, job))
+	    lk__etcd_is_preceded(session, job))
 		return;
+	if (ticket->kind == LK__ETCD_SEMAPHORE) {
+		lk__etcd_leave_with_permits(session, job, ticket);
+		return;
+	}
 	lk__etcd_leave(&recipe, &queue, job->nonce, ticket->created, ticket->next,
 	               ticket->is_waiting ? 0 : ticket->count);
-	send(session, job, ticket, NULL, &recipe);
+	lk__etcd_send_recipe(session, job, ticket, NULL, &recipe);
 }
 
 /* The lease for an extension that the ticket's own does not cover.  NULL when out of memory. */
@@ -224,10 +223,14 @@ static void renew(struct lk__etcd_session *session, int64_t now_ns, struct lk__e
 static void serve(struct lk__etcd_session *session, struct lk__etcd_job *job)
 {
 	const struct lk__etcd_memo *memo = noted(session, job);
-	struct lk__etcd_queue queue = queue_of(session, job);
+	struct lk__etcd_queue queue = lk__etcd_queue_for(session, job);
 	const struct lk__answer nothing = {.kind = LK__LEFT};
 	struct lk__etcd_recipe recipe;
 
+	if (job->letter == LK__ETCD_SEMAPHORE) {
+		lk__etcd_done(job, &nothing); /* done by the client that read the queue */
+		return;
+	}
 	if (session->state != LK__ETCD_READY && job->kind != LK__BREAK) {
 		if (session->has_no_era) /* and no room for a letter */
 			lk__etcd_done(job, &nothing);
@@ -240,7 +243,7 @@ static void serve(struct lk__etcd_session *session, struct lk__etcd_job *job)
 	else
 		lk__etcd_done(job, &nothing); /* empty; or one that notices it by itself */
 	if (!job->is_done)
-		send(session, job, NULL, NULL, &recipe);
+		lk__etcd_send_recipe(session, job, NULL, NULL, &recipe);
 }
 
 void lk__etcd_advance(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_job *job)
@@ -252,15 +255,17 @@ void lk__etcd_advance(struct lk__etcd_session *session, int64_t now_ns, struct l
 
 	static const struct lk__answer left = {.kind = LK__LEFT};
 
+	bool is_queue = job->letter == LK__ETCD_LOCK || job->letter == LK__ETCD_SEMAPHORE;
+
 	if (job->latch) {
 		lk__etcd_latch_advance(session, job);
 		return;
 	}
-	if (job->kind == LK__LEAVE && !job->is_of_lock && !job->is_chore) {
+	if (job->kind == LK__LEAVE && !is_queue) {
 		lk__etcd_done(job, &left); /* its ask was refused */
 		return;
 	}
-	if (!job->is_of_lock && job->kind <= LK__RENEW && !job->is_chore) {
+	if (!is_queue && job->kind <= LK__RENEW) {
 		lk__etcd_refuse(job, &unsupported);
 		job->answer.by_script = true;
 		return;
@@ -278,12 +283,20 @@ void lk__etcd_advance(struct lk__etcd_session *session, int64_t now_ns, struct l
 	case LK__RENEW:
 		renew(session, now_ns, job);
 		break;
+	case LK__SHRINK:
+		lk__etcd_give_back(session, job);
+		break;
+	case LK__SIZE:
+		lk__etcd_size_it(session, now_ns, job);
+		break;
 	case LK__EPOCH:
 		lk__etcd_done(job, &memory); /* etcd forgets nothing */
 		break;
 	case LK__BREAK:
 		if (job->is_serving)
 			serve(session, job);
+		else if (job->letter == LK__ETCD_SEMAPHORE)
+			lk__etcd_break_permit(session, job);
 		else
 			lk__etcd_query(session, job);
 		break;
@@ -302,24 +315,34 @@ static void is_past(struct lk__etcd_session *session, const struct lk__etcd_call
 		lk__etcd_set_up_again(session);
 }
 
+/* Of a semaphore: the first that waits must notice the end of any before it. */
+static const struct lk__etcd_ticket *watched_permits(const struct lk__etcd_seen *seen)
+{
+	static const struct lk__etcd_ticket any;
+
+	return seen->is_first ? &any : seen->count ? seen->first : NULL;
+}
+
 /* The ticket is in the queue. */
 static void queued(struct lk__etcd_session *session, struct lk__etcd_job *job,
                    struct lk__etcd_own_ticket *ticket, const struct lk__etcd_seen *seen)
 {
-	const struct lk__etcd_ticket *before = seen->has_put ? seen->first
+	bool of_lock = job->letter == LK__ETCD_LOCK;
+	const struct lk__etcd_ticket *before = !of_lock        ? watched_permits(seen)
+	                                       : seen->has_put ? seen->first
 	                                       : seen->before <= seen->count
 	                                               ? &seen->first[seen->before - 1]
 	                                               : NULL;
 	struct lk__answer answer = {
 		.kind = LK__QUEUED,
 		.arrival = (uint64_t)seen->created,
-		.rank = seen->before,
+		.rank = of_lock ? seen->before : seen->rank,
 		.left_ms = seen->has_put ? FIRST_LOOK_MS : LOOK_MS,
 	};
 
 	ticket->is_waiting = true;
 	ticket->lease->rests = false; /* it held, and was put again */
-	if (before && (!before->client[0] || !seen->has_put))
+	if (before && ((of_lock && !before->client[0]) || !seen->has_put))
 		lk__etcd_watch(session, ticket, before, seen->revision);
 	lk__etcd_done(job, &answer);
 }
@@ -335,13 +358,15 @@ static void granted(struct lk__etcd_session *session, int64_t now_ns, struct lk_
 	};
 
 	ticket->is_waiting = false;
-	if (seen->created != ticket->granted) { /* else its letter has the next ones */
+	if (job->letter == LK__ETCD_SEMAPHORE) {
+		lk__etcd_unwatch(session, ticket);
+	} else if (seen->created != ticket->granted) { /* else its letter has the next ones */
 		ticket->count = 0;
 		for (unsigned i = 1; i < seen->count && ticket->count < LK__ETCD_NEXT_MAX; i++)
 			ticket->next[ticket->count++] = seen->first[i];
 	}
 	answer.waiting = ticket->count;
-	if (job->share && !ticket->count)
+	if (job->share && !ticket->count && job->letter == LK__ETCD_LOCK)
 		lk__etcd_watch_wanted(session, ticket, seen->revision);
 	if (ticket->fixed && !seen->has_put) {
 		lk__etcd_renew(session, now_ns, job); /* its time begins now */
@@ -358,6 +383,7 @@ static void asked(struct lk__etcd_session *session, int64_t now_ns, struct lk__e
 	static const struct lk__etcd_outcome foreign = {.err = LK_EFOREIGN,
 	                                                .text = "the name is one of another kind"};
 	const struct lk__answer busy = {.kind = LK__BUSY, .left_ms = LOOK_MS};
+	bool is_granted;
 
 	if (seen->is_past) {
 		is_past(session, call);
@@ -375,7 +401,8 @@ static void asked(struct lk__etcd_session *session, int64_t now_ns, struct lk__e
 		(lk__etcd_is_former(call) || (!seen->has_put && seen->lease != ticket->lease->id));
 	if (ticket->is_under_another)
 		return; /* move it first: the store lets that lease expire */
-	if (seen->created && (seen->before == 0 || seen->created == ticket->granted)) {
+	is_granted = job->letter == LK__ETCD_SEMAPHORE ? seen->is_granted : seen->before == 0;
+	if (seen->created && (is_granted || seen->created == ticket->granted)) {
 		granted(session, now_ns, job, ticket, seen);
 	} else if (seen->created && !job->only_try) {
 		queued(session, job, ticket, seen);
@@ -503,6 +530,9 @@ static void answered(struct lk__etcd_session *session, int64_t now_ns, struct lk
 
 	if (seen->revision > session->revision)
 		session->revision = seen->revision;
+	if (call->plan.kind == LK__ETCD_SEMAPHORE &&
+	    lk__etcd_saw_permits(session, call, ticket, seen))
+		return;
 	if (call->plan.task == LK__ETCD_BREAK)
 		lk__etcd_broke(session, job, seen);
 	else if (call->plan.task == LK__ETCD_MOVE)
@@ -520,14 +550,14 @@ void lk__etcd_job_outcome(struct lk__etcd_session *session, int64_t now_ns,
 {
 	struct lk__etcd_job *job = call->job;
 	struct lk__etcd_own_ticket *ticket = lk__etcd_find(session, job->nonce);
-	struct lk__etcd_queue queue = queue_of(session, job);
+	struct lk__etcd_queue queue = lk__etcd_queue_for(session, job);
 	char era[LK__DECIMAL_SIZE];
 	struct lk__etcd_seen seen;
 
 	lk__decimal(era, (int64_t)call->era);
 	queue.era = era;
 	job->is_calling = false;
-	if (ticket && job->kind != LK__HAND) {
+	if (ticket && job->kind != LK__HAND && ticket->busy == job) {
 		ticket->busy = NULL;
 		ticket->is_moving = false;
 	}
@@ -535,12 +565,14 @@ void lk__etcd_job_outcome(struct lk__etcd_session *session, int64_t now_ns,
 		return; /* it is put under a new one */
 	if (outcome->no_lease && call->lease)
 		lk__etcd_lease_over(session, call->lease); /* the same */
+	else if (outcome->no_lease && call->plan.task == LK__ETCD_SIZE)
+		lk__etcd_semaphore_lease_over(session, job);
 	else if (outcome->is_full && needs_no_letter(session, job, ticket))
 		return; /* done, or to be repeated without it */
 	else if (outcome->err)
 		refused(session, now_ns, job, ticket, outcome);
-	else if (!lk__etcd_see(&call->plan, &queue, job->nonce, outcome->message, outcome->len,
-	                       &seen))
+	else if (!lk__etcd_see(&call->plan, &queue, job->nonce, &call->noun, outcome->message,
+	                       outcome->len, &seen))
 		lk__etcd_refuse(job, &lk__etcd_malformed);
 	else
 		answered(session, now_ns, call, ticket, &seen);

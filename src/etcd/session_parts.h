@@ -15,7 +15,7 @@
 struct lk__etcd_job {
 	struct lk__etcd_job *next;
 	uint8_t kind; /* enum lk__request_kind */
-	bool is_of_lock;
+	char letter;  /* of the name's kind, '\0' = of another one */
 	bool only_try, fixed;
 	bool share; /* threads wait behind the holder */
 	bool is_calling, is_done;
@@ -26,6 +26,12 @@ struct lk__etcd_job {
 	int64_t retry_ns; /* of a chore that was refused: not before */
 	int64_t asked_ns; /* when the core sent it */
 	int64_t lease_ms;
+	/* Of a semaphore: */
+	bool was_seen;    /* the queue was read for this job, and nothing was decided by it */
+	bool must_exist;  /* LK__SIZE */
+	uint32_t permits; /* to acquire, or to keep */
+	int64_t capacity, ttl_ms;
+	int64_t granted_to; /* the last ticket that was granted, as it was read */
 	/* Of a query: */
 	uint8_t noun;    /* lk_kind */
 	bool is_serving; /* LK__BREAK: without a subject */
@@ -53,6 +59,8 @@ enum lk__etcd_purpose {
 	LK__ETCD_FOR_GRANT,
 	LK__ETCD_FOR_KEEP_ALIVE,
 	LK__ETCD_FOR_READ,
+	LK__ETCD_FOR_SEMAPHORE, /* a lease */
+	LK__ETCD_FOR_MAIL,
 	LK__ETCD_FOR_NOTHING, /* a revoke: the answer does not matter */
 };
 
@@ -66,12 +74,28 @@ struct lk__etcd_call {
 	int64_t revision;             /* of the session, when it was made */
 	uint64_t era;                 /* the same */
 	struct lk__etcd_plan plan;    /* of a job's transaction */
+	struct lk__etcd_noun noun;    /* of a semaphore's: that it compares, or puts */
 };
 
 /* The first tickets of a lock's queue, as they were read last. */
 struct lk__etcd_memo {
 	unsigned count;
 	struct lk__etcd_ticket first[LK__ETCD_SEEN_MAX];
+	size_t name_len;
+	char name[];
+};
+
+/* A semaphore, as the session knows it. */
+struct lk__etcd_known {
+	struct lk__etcd_known *next;
+	struct lk__etcd_noun noun; /* mod 0: it was not there; the rest is as it was before */
+	bool was_read;
+	/* What a read of the queue has shown: at most these permits were held or waited for, and
+	 * that was its revision; 0 = none */
+	int64_t used, revision;
+	int64_t lease, lease_ttl_s, lease_sent_ns; /* for the semaphore, not used yet; 0 = none */
+	int64_t kept_ns;                           /* when its lease was kept alive, 0 = unknown */
+	unsigned users;                            /* tickets */
 	size_t name_len;
 	char name[];
 };
@@ -102,10 +126,28 @@ static inline int64_t lk__etcd_ttl_s(int64_t lease_ms)
 }
 
 static inline struct lk__etcd_queue lk__etcd_queue_of(const struct lk__etcd_session *session,
-                                                      const char *name, size_t len)
+                                                      char kind, const char *name, size_t len)
 {
-	return (struct lk__etcd_queue){session->prefix, session->client, name, len,
-	                               session->era_text};
+	return (struct lk__etcd_queue){kind, session->prefix,  session->client, name,
+	                               len,  session->era_text};
+}
+
+static inline struct lk__etcd_queue lk__etcd_queue_for(const struct lk__etcd_session *session,
+                                                       const struct lk__etcd_job *job)
+{
+	return lk__etcd_queue_of(session, job->letter, job->name, job->name_len);
+}
+
+static inline struct lk__etcd_queue lk__etcd_queue_in(const struct lk__etcd_session *session,
+                                                      const struct lk__etcd_own_ticket *ticket)
+{
+	return lk__etcd_queue_of(session, ticket->kind, ticket->name, ticket->name_len);
+}
+
+static inline struct lk__etcd_terms lk__etcd_terms_of(const struct lk__etcd_own_ticket *ticket,
+                                                      const struct lk__etcd_lease *lease)
+{
+	return (struct lk__etcd_terms){lease->id, lease->ttl_s, ticket->fixed, ticket->permits};
 }
 
 /* session.c */
@@ -137,6 +179,8 @@ struct lk__etcd_own_ticket *lk__etcd_add(struct lk__etcd_session *session,
 /* Leave for the ticket, or for each one that was left, without a confirmation so far. */
 void lk__etcd_add_chore(struct lk__etcd_session *session, const struct lk__etcd_own_ticket *ticket,
                         int64_t not_before_ns);
+/* The same, of one that the core does not know. */
+void lk__etcd_leave_later(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket);
 void lk__etcd_add_chores(struct lk__etcd_session *session);
 /* Remove those that are not known to be in the store; if they are, the core asks for them again. */
 void lk__etcd_remove_unknown(struct lk__etcd_session *session);
@@ -154,7 +198,11 @@ bool lk__etcd_watch_create(struct lk__etcd_session *session,
                            const struct lk__etcd_watch_create *create);
 /* Cancel a watch, unless its id is 0, and forget the id. */
 void lk__etcd_watch_cancel(struct lk__etcd_session *session, uint32_t *watch_id);
+/* The ticket of that nonce and place hears of its queue, as it was at that revision. */
+void lk__etcd_tell(struct lk__etcd_session *session, char what, const char *nonce, int64_t created,
+                   int64_t revision);
 bool lk__etcd_watch_mailbox(struct lk__etcd_session *session);
+/* before: "" = any ticket of the queue. */
 void lk__etcd_watch(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket,
                     const struct lk__etcd_ticket *before, int64_t revision);
 void lk__etcd_unwatch(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket);
@@ -198,6 +246,9 @@ void lk__etcd_broke(struct lk__etcd_session *session, struct lk__etcd_job *job,
                     const struct lk__etcd_seen *seen);
 /* A full store takes no letters: break without one.  False: there was none. */
 bool lk__etcd_break_mutely(struct lk__etcd_session *session, struct lk__etcd_job *job);
+/* Refuse the job, since the name has keys of that kind. */
+void lk__etcd_is_of_another_kind(const struct lk__etcd_session *session, struct lk__etcd_job *job,
+                                 char kind);
 /* The details have to be put anew. */
 void lk__etcd_forget_said(struct lk__etcd_session *session);
 
@@ -244,10 +295,63 @@ bool lk__etcd_topic_happened(struct lk__etcd_session *session, uint32_t watch_id
 void lk__etcd_topics_down(struct lk__etcd_session *session);
 void lk__etcd_topics_fini(struct lk__etcd_session *session);
 
+/* session_known.c */
+/* What the session knows of the semaphore of that name.  NULL when out of memory. */
+struct lk__etcd_known *lk__etcd_know(struct lk__etcd_session *session, const char *name,
+                                     size_t len);
+void lk__etcd_uses_known(struct lk__etcd_session *session, const struct lk__etcd_own_ticket *ticket,
+                         int change);
+/* has_noun: its own key was read, too. */
+void lk__etcd_learn(struct lk__etcd_known *known, const struct lk__etcd_seen *seen, bool has_noun);
+void lk__etcd_forget_known(struct lk__etcd_session *session);
+/* Calls have ended without an answer. */
+void lk__etcd_known_down(struct lk__etcd_session *session);
+/* Its lease is longer than its time to live, by what may pass until it is kept alive again. */
+int64_t lk__etcd_known_ttl_s(int64_t ttl_ms);
+void lk__etcd_keep_known(struct lk__etcd_session *session, int64_t now_ns,
+                         struct lk__etcd_known *known);
+void lk__etcd_known_tick(struct lk__etcd_session *session, int64_t now_ns);
+int64_t lk__etcd_known_due_ns(const struct lk__etcd_session *session);
+/* A lease for the semaphore that the job puts. */
+void lk__etcd_grant_known(struct lk__etcd_session *session, int64_t now_ns,
+                          struct lk__etcd_job *job, struct lk__etcd_known *known, int64_t ttl_s);
+void lk__etcd_known_outcome(struct lk__etcd_session *session, struct lk__etcd_call *call,
+                            const struct lk__etcd_outcome *outcome);
+/* It does not exist. */
+void lk__etcd_semaphore_lease_over(struct lk__etcd_session *session,
+                                   const struct lk__etcd_job *job);
+
+/* session_permits.c */
+/* The transaction that is next for the job, if one can be sent now. */
+void lk__etcd_ask_for_permits(struct lk__etcd_session *session, int64_t now_ns,
+                              struct lk__etcd_job *job, struct lk__etcd_own_ticket *ticket);
+void lk__etcd_leave_with_permits(struct lk__etcd_session *session, struct lk__etcd_job *job,
+                                 struct lk__etcd_own_ticket *ticket);
+void lk__etcd_give_back(struct lk__etcd_session *session, struct lk__etcd_job *job);
+void lk__etcd_size_it(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_job *job);
+void lk__etcd_break_permit(struct lk__etcd_session *session, struct lk__etcd_job *job);
+/* Such a transaction was answered; false: the rest is as for a lock. */
+bool lk__etcd_saw_permits(struct lk__etcd_session *session, struct lk__etcd_call *call,
+                          struct lk__etcd_own_ticket *ticket, const struct lk__etcd_seen *seen);
+
+/* session_mail.c */
+/* Notify a ticket: at once if it is of this session, else by a letter. */
+void lk__etcd_mail(struct lk__etcd_session *session, char what,
+                   const struct lk__etcd_ticket *ticket, int64_t revision);
+void lk__etcd_post_mails(struct lk__etcd_session *session);
+void lk__etcd_mailed(struct lk__etcd_session *session, const struct lk__etcd_call *call,
+                     const struct lk__etcd_outcome *outcome);
+void lk__etcd_drop_mails(struct lk__etcd_session *session);
+
 /* session_lock.c */
-/* Send a transaction for a job without a ticket of its own. */
-void lk__etcd_send_recipe(struct lk__etcd_session *session, struct lk__etcd_job *job,
-                          const struct lk__etcd_recipe *recipe);
+/* Send a transaction for a job: of the ticket, which is put under the lease; NULL = none. */
+struct lk__etcd_call *lk__etcd_send_recipe(struct lk__etcd_session *session,
+                                           struct lk__etcd_job *job,
+                                           struct lk__etcd_own_ticket *ticket,
+                                           struct lk__etcd_lease *lease,
+                                           const struct lk__etcd_recipe *recipe);
+/* By a request for the same ticket: one that came later must not overtake it. */
+bool lk__etcd_is_preceded(const struct lk__etcd_session *session, const struct lk__etcd_job *job);
 void lk__etcd_advance(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_job *job);
 void lk__etcd_job_outcome(struct lk__etcd_session *session, int64_t now_ns,
                           struct lk__etcd_call *call, const struct lk__etcd_outcome *outcome);

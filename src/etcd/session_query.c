@@ -15,12 +15,6 @@
 
 static const struct lk__answer listed = {.kind = LK__LISTED}, done = {.kind = LK__DONE};
 
-static struct lk__etcd_queue queue_of(const struct lk__etcd_session *session,
-                                      const struct lk__etcd_job *job)
-{
-	return lk__etcd_queue_of(session, job->name, job->name_len);
-}
-
 static const char *subject_of(const struct lk__etcd_job *job)
 {
 	return job->text ? job->text : "";
@@ -36,6 +30,9 @@ bool lk__etcd_keep_query(struct lk__etcd_job *job, const struct lk__request *req
 
 	job->noun = request->noun;
 	job->waiters = details->waiters;
+	job->must_exist = details->must_exist;
+	job->capacity = details->capacity;
+	job->ttl_ms = details->ttl_ms;
 	if (request->kind == LK__SHOW)
 		kept = request->ticket.nonce;
 	if (request->kind == LK__INTRODUCE) {
@@ -153,7 +150,7 @@ static void ask_time_to_live(struct lk__etcd_session *session, struct lk__etcd_j
 
 static void show(struct lk__etcd_session *session, struct lk__etcd_job *job)
 {
-	struct lk__etcd_queue queue = queue_of(session, job);
+	struct lk__etcd_queue queue = lk__etcd_queue_for(session, job);
 	int64_t limit = (int64_t)job->waiters + 1;
 	struct lk__etcd_query query;
 
@@ -165,7 +162,7 @@ static void show(struct lk__etcd_session *session, struct lk__etcd_job *job)
 
 static void introduce(struct lk__etcd_session *session, struct lk__etcd_job *job)
 {
-	struct lk__etcd_queue queue = queue_of(session, job);
+	struct lk__etcd_queue queue = lk__etcd_queue_for(session, job);
 	struct lk__etcd_query query;
 
 	if (is_said(session, job)) {
@@ -180,7 +177,7 @@ static void introduce(struct lk__etcd_session *session, struct lk__etcd_job *job
 
 static void describe(struct lk__etcd_session *session, struct lk__etcd_job *job)
 {
-	struct lk__etcd_queue queue = queue_of(session, job);
+	struct lk__etcd_queue queue = lk__etcd_queue_for(session, job);
 	char client[LK__CLIENT_ID_SIZE];
 	struct lk__etcd_query query;
 
@@ -196,7 +193,7 @@ void lk__etcd_query(struct lk__etcd_session *session, struct lk__etcd_job *job)
 {
 	static const struct lk__etcd_outcome unsupported = {.err = LK_EUNSUPPORTED,
 	                                                    .text = "not supported on etcd"};
-	struct lk__etcd_queue queue = queue_of(session, job);
+	struct lk__etcd_queue queue = lk__etcd_queue_for(session, job);
 	struct lk__etcd_query query;
 
 	if ((job->kind == LK__SHOW || job->kind == LK__BREAK) && job->noun == LK_KIND_LOCK) {
@@ -220,27 +217,31 @@ void lk__etcd_query(struct lk__etcd_session *session, struct lk__etcd_job *job)
 
 /* ---- Answers -------------------------------------------------------------------------------- */
 
-static void is_of_another_kind(const struct lk__etcd_session *session, struct lk__etcd_job *job,
-                               char kind)
+void lk__etcd_is_of_another_kind(const struct lk__etcd_session *session, struct lk__etcd_job *job,
+                                 char kind)
 {
 	char key[LK__ETCD_KEY_MAX];
 	struct lk__answer answer = {.kind = LK__FAILED, .err = LK_EFOREIGN};
 
-	lk__etcd_noun_key(key, session->prefix, kind, job->name, job->name_len);
-	lk__why_set(&job->why, LK_EFOREIGN, "key %s is in other use: not a lock", key);
+	if (kind == LK__ETCD_LOCK)
+		lk__etcd_queue_key(key, session->prefix, kind, job->name, job->name_len);
+	else
+		lk__etcd_noun_key(key, session->prefix, kind, job->name, job->name_len);
+	lk__why_set(&job->why, LK_EFOREIGN, "key %s is in other use: not a %s", key,
+	            job->letter == LK__ETCD_SEMAPHORE ? "semaphore" : "lock");
 	lk__etcd_done(job, &answer);
 }
 
 /* The holder is known: ask how long its lease has left. */
 static void shown(struct lk__etcd_session *session, struct lk__etcd_job *job)
 {
-	struct lk__etcd_queue queue = queue_of(session, job);
+	struct lk__etcd_queue queue = lk__etcd_queue_for(session, job);
 	struct lk__etcd_shown shown;
 
 	if (!lk__etcd_see_show(&queue, subject_of(job), job->reply, job->reply_len, &shown, NULL))
 		lk__etcd_refuse(job, &lk__etcd_malformed);
 	else if (shown.other_kind)
-		is_of_another_kind(session, job, shown.other_kind);
+		lk__etcd_is_of_another_kind(session, job, shown.other_kind);
 	else if (shown.lease)
 		ask_time_to_live(session, job, shown.lease);
 	else
@@ -251,7 +252,7 @@ static void shown(struct lk__etcd_session *session, struct lk__etcd_job *job)
 static bool is_holder(const struct lk__etcd_session *session, const struct lk__etcd_job *job,
                       struct lk__bytes *key, struct lk__etcd_ticket *holder)
 {
-	struct lk__etcd_queue queue = queue_of(session, job);
+	struct lk__etcd_queue queue = lk__etcd_queue_for(session, job);
 	char created[LK__DECIMAL_SIZE];
 
 	if (!lk__etcd_see_holder(&queue, job->reply, job->reply_len, key, holder))
@@ -263,7 +264,7 @@ static bool is_holder(const struct lk__etcd_session *session, const struct lk__e
 static void end_holder(struct lk__etcd_session *session, struct lk__etcd_job *job)
 {
 	static const struct lk__answer another = {.kind = LK__LEFT};
-	struct lk__etcd_queue queue = queue_of(session, job);
+	struct lk__etcd_queue queue = lk__etcd_queue_for(session, job);
 	struct lk__etcd_recipe recipe;
 	struct lk__etcd_ticket holder;
 	struct lk__bytes key;
@@ -275,7 +276,7 @@ static void end_holder(struct lk__etcd_session *session, struct lk__etcd_job *jo
 	if (job->is_mute)
 		holder.client[0] = '\0';
 	lk__etcd_break_hold(&recipe, &queue, key, &holder);
-	lk__etcd_send_recipe(session, job, &recipe);
+	lk__etcd_send_recipe(session, job, NULL, NULL, &recipe);
 }
 
 void lk__etcd_broke(struct lk__etcd_session *session, struct lk__etcd_job *job,
@@ -377,7 +378,7 @@ void lk__etcd_session_fill(struct lk__etcd_session *session, void *into, struct 
 
 	if (!job || !into || answer->kind != LK__LISTED)
 		return;
-	queue = queue_of(session, job);
+	queue = lk__etcd_queue_for(session, job);
 	if (job->kind == LK__SHOW) {
 		lk__etcd_see_show(&queue, subject_of(job), job->reply, job->reply_len, &shown,
 		                  listing);

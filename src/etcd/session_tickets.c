@@ -33,9 +33,12 @@ struct lk__etcd_own_ticket *lk__etcd_add(struct lk__etcd_session *session,
 	memcpy(ticket->nonce, job->nonce, sizeof(ticket->nonce));
 	ticket->lease_ms = job->lease_ms;
 	ticket->fixed = job->fixed;
+	ticket->kind = job->letter;
+	ticket->permits = ticket->stored = job->permits;
 	ticket->name_len = job->name_len;
 	memcpy(ticket->name, job->name, job->name_len);
 	lk__table_add(&session->tickets, &ticket->node, hash(ticket->nonce));
+	lk__etcd_uses_known(session, ticket, 1);
 	return ticket;
 }
 
@@ -49,6 +52,7 @@ struct lk__etcd_own_ticket *lk__etcd_each(const struct lk__etcd_session *session
 void lk__etcd_remove(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket)
 {
 	lk__table_remove(&session->tickets, &ticket->node);
+	lk__etcd_uses_known(session, ticket, -1);
 	lk__etcd_unwatch(session, ticket);
 	if (ticket->longer)
 		lk__etcd_lease_end(session, ticket->longer);
@@ -94,12 +98,19 @@ void lk__etcd_add_chore(struct lk__etcd_session *session, const struct lk__etcd_
 		return; /* over the next connection */
 	chore->kind = LK__LEAVE;
 	chore->is_chore = true;
+	chore->letter = ticket->kind;
 	chore->retry_ns = not_before_ns;
 	memcpy(chore->nonce, ticket->nonce, sizeof(chore->nonce));
 	chore->name_len = ticket->name_len;
 	memcpy(chore->name, ticket->name, ticket->name_len);
 	chore->next = session->chores;
 	session->chores = chore;
+}
+
+void lk__etcd_leave_later(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket)
+{
+	ticket->is_leaving = true;
+	lk__etcd_add_chore(session, ticket, 0);
 }
 
 void lk__etcd_add_chores(struct lk__etcd_session *session)

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#define TOLD_MS 300 /* a letter follows the end of a ticket so soon */
+
 bool lk__etcd_watch_create(struct lk__etcd_session *session,
                            const struct lk__etcd_watch_create *create)
 {
@@ -32,14 +34,14 @@ void lk__etcd_watch(struct lk__etcd_session *session, struct lk__etcd_own_ticket
 {
 	struct lk__etcd_watch_create create = {.start_revision = revision + 1, .no_put = true};
 	char queue[LK__ETCD_KEY_MAX], other[LK__ETCD_KEY_MAX];
-	size_t len = lk__etcd_queue_key(queue, session->prefix, LK__ETCD_LOCK, ticket->name,
+	size_t len = lk__etcd_queue_key(queue, session->prefix, ticket->kind, ticket->name,
 	                                ticket->name_len);
 
 	lk__etcd_unwatch(session, ticket);
 	if (before->client[0]) {
 		create.key.len = lk__etcd_ticket_key(other, queue, before->client, before->nonce);
 		create.key.data = other;
-	} else { /* made by something else: any end in the queue */
+	} else { /* any end in the queue */
 		memcpy(other, queue, len + 1);
 		lk__etcd_range_end(other, len);
 		create.key = (struct lk__bytes){queue, len};
@@ -47,6 +49,7 @@ void lk__etcd_watch(struct lk__etcd_session *session, struct lk__etcd_own_ticket
 	}
 	ticket->watch_id = ++session->last_watch;
 	create.watch_id = ticket->watch_id;
+	ticket->watches_all = !before->client[0];
 	if (!lk__etcd_watch_create(session, &create))
 		ticket->watch_id = 0; /* it asks again by itself, later */
 }
@@ -103,6 +106,7 @@ static void grant(struct lk__etcd_session *session, struct lk__etcd_own_ticket *
 		.kind = LK__GRANT,
 		.lease_ms = ticket->lease_ms,
 		.fixed = ticket->fixed,
+		.permits = ticket->permits,
 		.fence = (uint64_t)letter->created * LK__ETCD_FENCES,
 		.life_ms = ticket->lease_ms,
 		.waiting = letter->count,
@@ -123,13 +127,45 @@ static void grant(struct lk__etcd_session *session, struct lk__etcd_own_ticket *
 	lk__etcd_hear(session, &message);
 }
 
-static void read_letter(struct lk__etcd_session *session, struct lk__bytes text)
+/* The ticket asks again: of a semaphore after a while, as a letter may come that grants it. */
+static void again(struct lk__etcd_session *session, const struct lk__etcd_own_ticket *ticket,
+                  int64_t in_ms)
+{
+	struct lk__message message = {.kind = LK__REASK, .in_ms = in_ms};
+
+	memcpy(message.nonce, ticket->nonce, sizeof(message.nonce));
+	lk__etcd_hear(session, &message);
+}
+
+void lk__etcd_tell(struct lk__etcd_session *session, char what, const char *nonce, int64_t created,
+                   int64_t revision)
+{
+	static const struct lk__etcd_ticket any;
+	const struct lk__etcd_letter letter = {.created = created};
+	struct lk__etcd_own_ticket *ticket = lk__etcd_find(session, nonce);
+
+	if (!ticket || ticket->kind != LK__ETCD_SEMAPHORE || ticket->is_leaving)
+		return;
+	if (what == LK__TOLD_GRANT)
+		grant(session, ticket, &letter);
+	else if (!ticket->is_waiting || ticket->created != created)
+		return;
+	else if (what == LK__TOLD_AGAIN)
+		again(session, ticket, 0);
+	else if (what == LK__TOLD_FIRST && ticket->watch_id && !ticket->watches_all)
+		lk__etcd_watch(session, ticket, &any, revision);
+}
+
+static void read_letter(struct lk__etcd_session *session, struct lk__bytes text, int64_t revision)
 {
 	struct lk__etcd_letter letter;
 	struct lk__etcd_own_ticket *ticket;
 
 	if (!lk__etcd_letter_read(&letter, text) || letter.kind == LK__LETTER_NONE)
 		return;
+	for (unsigned i = 0; letter.kind == LK__LETTER_PERMITS && i < letter.count; i++)
+		lk__etcd_tell(session, letter.what[i], letter.next[i].nonce, letter.next[i].created,
+		              revision);
 	ticket = lk__etcd_find(session, letter.nonce);
 	if (ticket && letter.kind == LK__LETTER_GRANT) {
 		grant(session, ticket, &letter);
@@ -154,8 +190,10 @@ static struct lk__etcd_own_ticket *watcher(const struct lk__etcd_session *sessio
 
 static void before_is_gone(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket)
 {
+	bool may_be_told = ticket->kind == LK__ETCD_SEMAPHORE;
+
 	lk__etcd_unwatch(session, ticket);
-	lk__etcd_reask(session, ticket);
+	again(session, ticket, may_be_told ? TOLD_MS : 0);
 }
 
 /* One is enough: the next renewal counts those that wait. */
@@ -171,7 +209,7 @@ static bool is_own_key(const struct lk__etcd_session *session,
 {
 	char queue[LK__ETCD_KEY_MAX], own[LK__ETCD_KEY_MAX];
 
-	lk__etcd_queue_key(queue, session->prefix, LK__ETCD_LOCK, ticket->name, ticket->name_len);
+	lk__etcd_queue_key(queue, session->prefix, ticket->kind, ticket->name, ticket->name_len);
 	lk__etcd_ticket_key(own, queue, session->client, ticket->nonce);
 	return lk__bytes_equal(key, lk__bytes_of(own));
 }
@@ -254,7 +292,7 @@ bool lk__etcd_session_watched(struct lk__etcd_session *session, int64_t now_ns, 
 	}
 	while (lk__pb_next(&answer.events, &event)) {
 		if (watch_id == LK__ETCD_MAILBOX_WATCH && event.type == LK__ETCD_EVENT_PUT)
-			read_letter(session, event.kv.value);
+			read_letter(session, event.kv.value, event.kv.mod_revision);
 		else if (watch_id == LK__ETCD_MAILBOX_WATCH)
 			mailbox_is_gone(session, now_ns);
 		else if (!lk__etcd_topic_happened(session, watch_id, &event))

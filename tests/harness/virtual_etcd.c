@@ -89,21 +89,34 @@ void ve_start(const struct em_setup *setup, int clients)
 	ve_settle();
 }
 
+struct counted {
+	const char *prefix;
+	int count;
+};
+
 static void count_key(void *arg, const struct lk__etcd_kv *kv)
 {
-	static const char prefix[] = "lk/L/name/";
+	struct counted *counted = arg;
+	size_t len = strlen(counted->prefix);
 
-	if (kv->key.len > sizeof(prefix) - 1 &&
-	    memcmp(kv->key.data, prefix, sizeof(prefix) - 1) == 0)
-		++*(int *)arg;
+	if (kv->key.len > len && memcmp(kv->key.data, counted->prefix, len) == 0)
+		counted->count++;
 }
 
 int ve_tickets(void)
 {
-	int count = 0;
+	struct counted counted = {.prefix = "lk/L/name/"};
 
-	em_each_key(ve.model, count_key, &count);
-	return count;
+	em_each_key(ve.model, count_key, &counted);
+	return counted.count;
+}
+
+int ve_permit_tickets(void)
+{
+	struct counted counted = {.prefix = "lk/S/name/"};
+
+	em_each_key(ve.model, count_key, &counted);
+	return counted.count;
 }
 
 static void count_any(void *arg, const struct lk__etcd_kv *kv)
@@ -132,12 +145,14 @@ void ve_end(void)
 		lk__etcd_session_fini(&client->session);
 		for (int j = 0; j < client->op_count; j++) {
 			free(client->ops[j]->spare_ticket);
+			free(client->ops[j]->spare_queue);
 			free(client->ops[j]->spare_hold);
 			free(client->ops[j]->spare_step);
 			free(client->ops[j]);
 		}
 	}
 	ck_assert_int_eq(ve_tickets(), 0);
+	ck_assert_int_eq(ve_permit_tickets(), 0);
 	em_free(ve.model);
 }
 
@@ -465,6 +480,8 @@ static void check(void)
 		}
 	}
 	ck_assert_msg(valid <= 1, "%d valid holds", valid);
+	if (ve.also)
+		ve.also();
 }
 
 /* The same as the runtime does. */

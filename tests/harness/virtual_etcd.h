@@ -49,6 +49,7 @@ struct ve {
 	uint64_t fence;                          /* of the latest hold */
 	int calls[LK__ETCD_CALL_KEEP_ALIVE + 1]; /* made, by method */
 	int holds;                               /* that began */
+	void (*also)(void);                      /* checks more whenever holds are checked */
 	bool holds_back;                         /* the next answer to a transaction */
 	struct em_output late;                   /* which was held back */
 	char late_bytes[8192];
@@ -69,6 +70,16 @@ struct lk__op *ve_try(int client);
 struct lk__op *ve_release(int client);
 struct lk__op *ve_release_of(int client, struct lk__wait_queue *queue);
 struct lk__op *ve_extend(int client, int64_t lease_ms);
+/* A handle of the semaphore "name", and calls on it.  hold: the fence of one. */
+struct lk__wait_queue *ve_open_permits(int client, uint32_t capacity, int64_t lease_ms, bool fixed);
+struct lk__op *ve_acquire_permits(int client, struct lk__wait_queue *queue, uint32_t permits,
+                                  bool tries);
+struct lk__op *ve_release_permits(int client, struct lk__wait_queue *queue, uint64_t hold,
+                                  uint32_t permits);
+struct lk__op *ve_extend_permits(int client, struct lk__wait_queue *queue, uint64_t hold,
+                                 int64_t lease_ms);
+/* How many a client holds, by its own clock. */
+int64_t ve_permits(int client);
 void ve_give_up(int client, struct lk__op *op, lk_err why);
 lk_state ve_state(int client);
 void ve_done(const struct lk__op *op, lk_err err);
@@ -95,8 +106,9 @@ void ve_pass(int64_t ms);
 void ve_put(const char *key, const char *value);
 void ve_delete(const char *key);
 void ve_revoke(int64_t lease);
-/* How many tickets the lock "name" has. */
+/* How many tickets the lock "name" has, or the semaphore of that name. */
 int ve_tickets(void);
+int ve_permit_tickets(void);
 /* How many keys there are. */
 int ve_keys(void);
 
