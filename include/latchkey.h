@@ -311,8 +311,8 @@ typedef struct lk_client_options {
  *        etcd://[user:password@]host[:port][,host[:port]...][?...]
  *        etcds://...  the same by TLS.  An etcd cluster of version 3.5.13 or later, or 3.4.31 or
  *        later of 3.4, of which these (at most 16, port 2379) are members: one of them is used, and
- *        another one if it fails.  It has locks only, and no options db, grace and replicas, not
- *        even with the value 0: see "On etcd" below
+ *        another one if it fails.  It has no rate limits, and no options db, grace and replicas,
+ *        not even with the value 0: see "On etcd" below
  *        local:  (also NULL) a private server of this user on this machine; the call starts it if
  *        it does not run
  *        options: db, user, password, client_name, prefix, connect_timeout, command_timeout,
@@ -369,8 +369,10 @@ typedef struct lk_client_options {
  * releases it.  If the process of a holder dies, etcd frees the lock after the rounded lease and up
  * to 1.5 s more; a change of etcd's leader in that time begins the lease again.  Before 3.5.13, and
  * 3.4.31 of 3.4, etcd may end a renewed lease early after its leader stood still: the client logs
- * that at each connection (LK_LOG_WARN).  Semaphores and rate limits are LK_EUNSUPPORTED.  The
- * times to live of latches are rounded up to whole seconds, to 2 at least.
+ * that at each connection (LK_LOG_WARN).  The capacity of a semaphore is 10,000 at most, and less
+ * for names of more than 100 bytes or so.  Rate limits (permits that are never released) are
+ * LK_EUNSUPPORTED, since a transaction of etcd has no clock.  The times to live of latches are
+ * rounded up to whole seconds, to 2 at least.
  *
  * Any thread.  A process may have any number of clients. */
 LK_API LK_MUST_USE lk_err lk_client_open(const char *url, const lk_client_options *options,
@@ -947,7 +949,7 @@ LK_API LK_MUST_USE lk_err lk_semaphore_waiters(lk_semaphore *semaphore, size_t m
  *
  * LK_OK
  * LK_EABSENT    the semaphore does not exist (any more)
- * LK_EINVALID   capacity is not 1..LK_PERMITS_MAX
+ * LK_EINVALID   capacity is not 1..LK_PERMITS_MAX, or on etcd above 10,000
  * LK_ECONN      not changed
  * LK_EUNKNOWN   perhaps changed.  Repeating the call is safe
  * LK_ESERVER    also if the counter of fences is damaged

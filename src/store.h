@@ -47,6 +47,8 @@ struct lk__store {
 	unsigned links; /* servers; each is dialled, and fails, independently */
 	/* Why names of a kind, by lk_kind, are refused; NULL = none is, or not that kind. */
 	const char *const *refusals;
+	/* Why permits that are never released are refused, NULL = they are not. */
+	const char *refused_rate;
 	uint32_t fences; /* as lk__session.fences */
 	/* A renewed lease is rounded up to these; 0 = any is kept. */
 	int64_t least_lease_ms, lease_step_ms;

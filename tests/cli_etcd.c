@@ -16,7 +16,7 @@
 #define LONG_MS 20000 /* for what comes at once on a machine that is not loaded */
 
 static struct etcd_servers shared;
-static struct command cmd, next;
+static struct command cmd, next, kept;
 
 static void start_shared(void)
 {
@@ -168,10 +168,8 @@ TEST_LIMIT(what_etcd_does_not_have_is_refused_with_a_reason, 60)
 	char url[400];
 
 	begin();
-	RUNS(64, &cmd, "latchkey", "sem", "--permits", "2", "a", "true");
-	expect(cmd.err, "no semaphore and no rate limit on etcd");
-	RUNS(64, &cmd, "latchkey", "rate", "--limit", "2", "--per", "1", "a", "true");
-	expect(cmd.err, "no semaphore and no rate limit on etcd");
+	RUNS(64, &cmd, "latchkey", "rate", "--limit", "2", "--per", "1", "b", "true");
+	expect(cmd.err, "no rate limit on etcd");
 	snprintf(url, sizeof(url), "%s", etcd_url(&shared, "", "?grace=1000"));
 	RUNS(64, &cmd, "latchkey", "lock", "--url", url, "a", "true");
 	expect(cmd.err, "--url: grace: etcd loses no grants");
@@ -199,6 +197,27 @@ TEST_LIMIT(etcdctl_lock_unescaped_blocks_another_name, 120)
 	RUNS(0, &next, "latchkey", "lock", "-n", "un/escaped", "true");
 	ck_assert_int_eq(command_signal_of("sleep", SIGTERM), 1);
 	ck_assert(command_wait(&cmd, LONG_MS));
+}
+
+TEST_LIMIT(permits_are_held_shown_and_resized, 120)
+{
+	begin();
+	RUNS(7, &cmd, "latchkey", "sem", "--permits", "2", "pool", "-c", "exit 7");
+	command_hold(&cmd, "sem --permits 2 -k 2 pool -- sleep 97");
+	RUNS(75, &next, "latchkey", "sem", "-n", "--permits", "2", "pool", "true");
+	expect(next.err, "0 of 2 free, held by");
+	ck_assert_ptr_null(strstr(next.err, " for ")); /* etcd has no clock */
+	RUNS(64, &next, "latchkey", "sem", "-n", "--permits", "3", "pool", "true");
+	RUNS(0, &next, "latchkey", "show", "pool");
+	expect(next.out, "kind     semaphore\npermits  2\nfree     0\n");
+	expect(next.out, ", 2 permits\n");
+	RUNS(0, &next, "latchkey", "sem", "-n", "--resize", "--permits", "3", "pool", "true");
+	START(&next, "latchkey", "sem", "-w", "60", "--permits", "3", "-k", "2", "pool", "true");
+	nap_ms(300);
+	ck_assert(!command_wait(&next, 0));
+	RUNS(0, &kept, "latchkey", "break", "pool");
+	ends_with(&cmd, 79);
+	ends_with(&next, 0);
 }
 
 /* etcd's own command excludes ours, and waits for it: the manual page has its line. */

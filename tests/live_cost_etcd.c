@@ -119,6 +119,71 @@ TEST_LIMIT(contended_lock_takes_a_fifth_more, 240)
 	ck_assert_msg(cost < 2.25, "%.3f requests", cost);
 }
 
+/* ---- Permits -------------------------------------------------------------------------------- */
+
+static lk_semaphore *permits_here(void)
+{
+	lk_semaphore *semaphore =
+		semaphore_of(client_at(etcd_url(&shared, "", "")), "permits", CROWD / 2, LEASE_MS);
+	uint64_t hold;
+
+	OK(lk_semaphore_acquire(semaphore, 1, LK_FOREVER, &hold));
+	OK(lk_semaphore_release(semaphore, hold));
+	return semaphore;
+}
+
+static void acquire_and_release_permits(void *semaphore)
+{
+	uint64_t hold;
+
+	for (int i = 0; i < EACH; i++) {
+		DO(lk_semaphore_acquire(semaphore, 1 + i % 3, i & 1 ? 0 : LK_FOREVER, &hold));
+		DO(lk_semaphore_release(semaphore, hold));
+	}
+}
+
+TEST_LIMIT(free_permits_take_two_requests, 60)
+{
+	double cost = cost_of(requests, acquire_and_release_permits, permits_here(), EACH);
+
+	ck_assert_msg(cost >= 2 && cost < 2.01, "%.3f requests", cost);
+}
+
+static void *wait_for_permits(void *semaphore)
+{
+	uint64_t hold;
+
+	for (int i = 0; i < EACH; i++) {
+		OK(lk_semaphore_acquire(semaphore, 1 + i % 3, LK_FOREVER, &hold));
+		OK(lk_semaphore_release(semaphore, hold));
+	}
+	return NULL;
+}
+
+static void contend_for_permits(void *arg)
+{
+	lk_semaphore *const *semaphores = arg;
+	pthread_t threads[CROWD];
+
+	for (int i = 0; i < CROWD; i++)
+		ck_assert(!pthread_create(&threads[i], NULL, wait_for_permits, semaphores[i]));
+	for (int i = 0; i < CROWD; i++)
+		ck_assert(!pthread_join(threads[i], NULL));
+}
+
+/* A letter more, at most; of two that are granted at once, one. */
+TEST_LIMIT(contended_permits_take_three_requests, 240)
+{
+	lk_semaphore *semaphores[CROWD];
+	double cost;
+
+	for (int i = 0; i < CROWD; i++)
+		semaphores[i] = permits_here();
+	cost = cost_of(requests, contend_for_permits, semaphores, CROWD * EACH);
+	printf("%d clients: %.3f requests an acquisition of permits\n", CROWD, cost);
+	ck_assert_msg(cost < 3.1, "%.3f requests", cost);
+}
+
 /* ---- Memory, system calls ------------------------------------------------------------------ */
 
 TEST_LIMIT(acquisition_asks_for_memory_as_often_as_listed, 60)

@@ -102,6 +102,11 @@ lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_t wa
 		                 "hold: must not be NULL unless leases are fixed, since "
 		                 "the permits could not be released");
 	}
+	if (!hold && semaphore->handle.client->store->refused_rate) {
+		lk__call_leave(semaphore->handle.client, &semaphore->handle);
+		return lk__failf(LK_EUNSUPPORTED, "%s",
+		                 semaphore->handle.client->store->refused_rate);
+	}
 	lk__call_init(&call, &semaphore->handle);
 	call.op.permits = (uint32_t)permits;
 	call.op.forget = !hold;

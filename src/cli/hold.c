@@ -277,9 +277,10 @@ static bool permits_explain(struct hold *hold, char *text, size_t size)
 		snprintf(others, sizeof(others), " and %" PRId64 " other%s", status.holders - 1,
 		         status.holders == 2 ? "" : "s");
 	if (lk_semaphore_holders(hold->semaphore, 1, &holder, &count) == LK_OK && count)
-		snprintf(held, sizeof(held), ", held by %s for %s%s",
+		snprintf(held, sizeof(held), ", held by %s%s%s%s",
 		         text_party(party, sizeof(party), &holder.party),
-		         text_duration(since, holder.held_ms), others);
+		         holder.held_ms < 0 ? "" : " for ",
+		         holder.held_ms < 0 ? "" : text_duration(since, holder.held_ms), others);
 	snprintf(text, size, "%" PRId64 " of %" PRId64 " free%s",
 	         status.available > 0 ? status.available : 0, status.capacity, held);
 	add_grace(hold, text, size, status.grace_ms, true);

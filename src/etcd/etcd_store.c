@@ -20,11 +20,9 @@ static struct lk__etcd_peer *peer_of(struct lk__peer *peer)
 
 /* ---- The store ------------------------------------------------------------------------------ */
 
-static const char *const refusals[LK__KINDS] = {
-	[LK_KIND_SEMAPHORE] =
-		"no semaphore and no rate limit on etcd: only locks and latches so far; use one "
-		"Redis server, or a lock for each permit",
-};
+static const char refused_rate[] =
+	"no rate limit on etcd: a transaction has no clock, and a lease for each permit would have "
+	"whole seconds, 2 at least, and end late; use one Redis server";
 
 static struct lk__store *create(const struct lk__target *target, const char *client_id)
 {
@@ -37,7 +35,7 @@ static struct lk__store *create(const struct lk__target *target, const char *cli
 	wire = lk__etcd_wire_of(etcd);
 	etcd->store = (struct lk__store){.ops = &lk__etcd_store,
 	                                 .links = 1,
-	                                 .refusals = refusals,
+	                                 .refused_rate = refused_rate,
 	                                 .fences = LK__ETCD_FENCES,
 	                                 .least_lease_ms = LK__ETCD_TTL_MIN_S * 1000,
 	                                 .lease_step_ms = 1000};

@@ -74,6 +74,21 @@ void lk__etcd_show(struct lk__etcd_query *query, const struct lk__etcd_queue *qu
 	read_noun(query, queue, LK__ETCD_LATCH);
 }
 
+void lk__etcd_show_permits(struct lk__etcd_query *query, const struct lk__etcd_queue *queue)
+{
+	const struct lk__bytes none = {0};
+	struct lk__bytes noun;
+
+	begin(query);
+	read_queue(query, queue, LK__ETCD_SEMAPHORE, lk__etcd_capacity_max(queue) + 2);
+	query->ranges[0].keys_only = false;
+	noun = keep(query, lk__etcd_noun_key(room(query), queue->prefix, LK__ETCD_SEMAPHORE,
+	                                     queue->name, queue->name_len));
+	read_range(query, noun, none);
+	read_queue(query, queue, LK__ETCD_LOCK, 1);
+	read_noun(query, queue, LK__ETCD_LATCH);
+}
+
 /* ---- Names ---------------------------------------------------------------------------------- */
 
 void lk__etcd_kind(struct lk__etcd_query *query, const struct lk__etcd_queue *queue)

@@ -46,6 +46,36 @@ bool lk__etcd_see_show(const struct lk__etcd_queue *queue, const char *nonce, co
 bool lk__etcd_see_holder(const struct lk__etcd_queue *queue, const void *answer, size_t len,
                          struct lk__bytes *key, struct lk__etcd_ticket *holder);
 
+/* All tickets of the semaphore that may hold permits. */
+void lk__etcd_show_permits(struct lk__etcd_query *query, const struct lk__etcd_queue *queue);
+
+#define LK__ETCD_TIMES_MAX 33
+
+/* A lease, and how long it has left; 0 = unknown. */
+struct lk__etcd_time {
+	int64_t lease, left_ms;
+};
+
+/* What is wanted of a semaphore. */
+struct lk__etcd_wanted {
+	size_t holders, waiters; /* that are listed */
+	const char *only;        /* the party of the only hold to list, NULL = any */
+	const char *nonce;       /* of the client's ticket whose rank is wanted, "" = none */
+};
+
+struct lk__etcd_shown_permits {
+	bool is_there;
+	bool is_other_kind; /* a lock or a latch */
+	/* The leases of the semaphore and of the listed holds, each once. */
+	size_t time_count;
+	struct lk__etcd_time times[LK__ETCD_TIMES_MAX];
+};
+
+/* shown->times: what is known of leases so far; the others are added.  listing is zeroed, but for
+ * its room. */
+bool lk__etcd_see_permits(const struct lk__etcd_queue *queue, const struct lk__etcd_wanted *wanted,
+                          const void *answer, size_t len, struct lk__etcd_shown_permits *shown,
+                          struct lk__listing *listing);
 /* The id of a hold of a semaphore, as lk__entry has it: which ticket it is. */
 bool lk__etcd_read_entry_id(struct lk__etcd_ticket *ticket, const char *id);
 

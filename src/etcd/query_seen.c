@@ -4,6 +4,7 @@
 
 #include "../base/text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,6 +125,100 @@ bool lk__etcd_see_holder(const struct lk__etcd_queue *queue, const void *answer,
 	lk__etcd_read_ticket(holder, kv.key, queue_len);
 	holder->created = kv.create_revision;
 	*key = kv.key;
+	return true;
+}
+
+static void note_lease(struct lk__etcd_shown_permits *shown, int64_t lease)
+{
+	size_t i = 0;
+
+	while (i < shown->time_count && shown->times[i].lease != lease)
+		i++;
+	if (lease && i == shown->time_count && i < LK__ETCD_TIMES_MAX)
+		shown->times[shown->time_count++].lease = lease;
+}
+
+static int64_t left_of(const struct lk__etcd_shown_permits *shown, int64_t lease)
+{
+	for (size_t i = 0; i < shown->time_count; i++)
+		if (shown->times[i].lease == lease)
+			return shown->times[i].left_ms;
+	return 0;
+}
+
+static void add_entry(const struct lk__etcd_wanted *wanted, const struct lk__etcd_walk *walk,
+                      struct lk__etcd_shown_permits *shown, struct lk__listing *listing)
+{
+	struct lk__entry entry;
+	size_t waits = listing->count - listing->held;
+
+	if (listing->count >= listing->room ||
+	    (walk->is_granted ? listing->held >= wanted->holders : waits >= wanted->waiters))
+		return;
+	fill(&entry, &walk->ticket, walk->kv.key, walk->queue_len);
+	if (walk->is_granted && wanted->only && strcmp(wanted->only, entry.party) != 0)
+		return;
+	if (walk->ticket.client[0])
+		snprintf(entry.id, sizeof(entry.id), "%s%s %lld", walk->ticket.client,
+		         walk->ticket.nonce, (long long)walk->ticket.created);
+	entry.permits = walk->permits;
+	if (walk->is_granted) {
+		note_lease(shown, walk->kv.lease);
+		entry.left_ms = left_of(shown, walk->kv.lease);
+		listing->held++;
+	} else {
+		entry.fence = 0;
+	}
+	listing->entries[listing->count++] = entry;
+}
+
+/* The noun's lease is kept for longer than its time to live. */
+static void see_size(struct lk__listing *listing, const struct lk__etcd_noun *noun, int64_t left_ms)
+{
+	listing->store_us = LK__ETCD_LATE_US;
+	listing->has_no_clock = true;
+	listing->capacity = noun->capacity;
+	listing->ttl_ms = left_ms && left_ms < noun->ttl_ms ? left_ms : noun->ttl_ms;
+	listing->rank = -1;
+}
+
+bool lk__etcd_see_permits(const struct lk__etcd_queue *queue, const struct lk__etcd_wanted *wanted,
+                          const void *answer, size_t len, struct lk__etcd_shown_permits *shown,
+                          struct lk__listing *listing)
+{
+	char queue_key[LK__ETCD_KEY_MAX];
+	struct lk__etcd_range_answer tickets, noun_range, lock, latch;
+	struct lk__etcd_walk walk = {0};
+	struct lk__etcd_noun noun = {0};
+	struct lk__pb_list responses;
+	struct lk__etcd_kv kv;
+
+	if (!read_txn(answer, len, &responses) || !next_range(&responses, &tickets) ||
+	    !next_range(&responses, &noun_range) || !next_range(&responses, &lock) ||
+	    !next_range(&responses, &latch))
+		return false;
+	shown->is_there = lk__pb_next(&noun_range.kvs, &kv) && lk__etcd_read_noun(&noun, &kv);
+	shown->is_other_kind = !shown->is_there && (lock.count > 0 || latch.count > 0);
+	note_lease(shown, noun.lease);
+	walk.kvs = tickets.kvs;
+	walk.capacity = noun.capacity;
+	walk.granted_to = noun.granted_to;
+	walk.queue_len = lk__etcd_queue_key(queue_key, queue->prefix, LK__ETCD_SEMAPHORE,
+	                                    queue->name, queue->name_len);
+	see_size(listing, &noun, left_of(shown, noun.lease));
+	while (lk__etcd_walk(&walk)) {
+		if (*wanted->nonce && strcmp(walk.ticket.nonce, wanted->nonce) == 0 &&
+		    strcmp(walk.ticket.client, queue->client) == 0 && !walk.is_granted)
+			listing->rank = listing->waiting;
+		if (walk.is_granted) {
+			listing->holders++;
+			listing->used += walk.permits;
+		} else {
+			listing->waiting++;
+		}
+		add_entry(wanted, &walk, shown, listing);
+	}
+	listing->waiting = tickets.count - listing->holders;
 	return true;
 }
 

@@ -33,6 +33,8 @@ void lk__etcd_free_job(struct lk__etcd_job *job)
 		return;
 	free(job->text);
 	free(job->latch);
+	free(job->only);
+	free(job->shown);
 	free(job->reply);
 	free(job);
 }

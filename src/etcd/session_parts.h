@@ -11,6 +11,8 @@
 #define LK__ETCD_CHORE_NS INT64_C(1000000000)               /* after a refusal */
 #define LK__ETCD_MESSAGE_MAX (2 * LK__ETCD_TEXT_MAX + 2048) /* some texts are in it twice */
 
+struct lk__etcd_shown_permits;
+
 /* A request of the core. */
 struct lk__etcd_job {
 	struct lk__etcd_job *next;
@@ -36,7 +38,10 @@ struct lk__etcd_job {
 	uint8_t noun;    /* lk_kind */
 	bool is_serving; /* LK__BREAK: without a subject */
 	bool is_mute;    /* the same: the holder cannot be notified */
-	size_t waiters;
+	size_t holders, waiters;
+	char *only; /* the same, of a semaphore: the only holder to list */
+	struct lk__etcd_shown_permits *shown; /* the same: its leases */
+	size_t times;                         /* so many of them have been read */
 	char *text; /* LK__SHOW: the nonce; LK__INTRODUCE: the details; else the subject */
 	struct lk__etcd_latch_job *latch; /* of a latch, NULL = it is not of one */
 	char *reply;                      /* etcd's answer; LK__BREAK: which ticket is the first */

@@ -29,7 +29,9 @@ bool lk__etcd_keep_query(struct lk__etcd_job *job, const struct lk__request *req
 	const char *kept = details->subject;
 
 	job->noun = request->noun;
+	job->holders = details->holders;
 	job->waiters = details->waiters;
+	job->only = details->only ? strdup(details->only) : NULL;
 	job->must_exist = details->must_exist;
 	job->capacity = details->capacity;
 	job->ttl_ms = details->ttl_ms;
@@ -41,7 +43,7 @@ bool lk__etcd_keep_query(struct lk__etcd_job *job, const struct lk__request *req
 	}
 	job->text = kept ? strdup(kept) : NULL;
 	job->is_serving = request->kind == LK__BREAK && kept && !*kept;
-	return job->text || !kept;
+	return (job->text || !kept) && (job->only || !details->only);
 }
 
 /* Keep a copy of an answer.  False when out of memory: the job is done with it. */
@@ -160,6 +162,20 @@ static void show(struct lk__etcd_session *session, struct lk__etcd_job *job)
 	send_txn(session, job, &query);
 }
 
+static void show_permits(struct lk__etcd_session *session, struct lk__etcd_job *job)
+{
+	struct lk__etcd_queue queue = lk__etcd_queue_for(session, job);
+	struct lk__etcd_query query;
+
+	job->shown = calloc(1, sizeof(*job->shown));
+	if (!job->shown) {
+		lk__etcd_refuse(job, &lk__etcd_no_memory);
+		return;
+	}
+	lk__etcd_show_permits(&query, &queue);
+	send_txn(session, job, &query);
+}
+
 static void introduce(struct lk__etcd_session *session, struct lk__etcd_job *job)
 {
 	struct lk__etcd_queue queue = lk__etcd_queue_for(session, job);
@@ -198,6 +214,8 @@ void lk__etcd_query(struct lk__etcd_session *session, struct lk__etcd_job *job)
 
 	if ((job->kind == LK__SHOW || job->kind == LK__BREAK) && job->noun == LK_KIND_LOCK) {
 		show(session, job); /* for a break: which ticket it is */
+	} else if (job->kind == LK__SHOW && job->noun == LK_KIND_SEMAPHORE) {
+		show_permits(session, job);
 	} else if (job->kind == LK__KIND) {
 		lk__etcd_kind(&query, &queue);
 		send_txn(session, job, &query);
@@ -230,6 +248,45 @@ void lk__etcd_is_of_another_kind(const struct lk__etcd_session *session, struct 
 	lk__why_set(&job->why, LK_EFOREIGN, "key %s is in other use: not a %s", key,
 	            job->letter == LK__ETCD_SEMAPHORE ? "semaphore" : "lock");
 	lk__etcd_done(job, &answer);
+}
+
+static struct lk__etcd_wanted wanted_by(const struct lk__etcd_job *job)
+{
+	return (struct lk__etcd_wanted){job->holders, job->waiters, job->only, subject_of(job)};
+}
+
+/* Ask how long each lease has left. */
+static void go_on(struct lk__etcd_session *session, struct lk__etcd_job *job)
+{
+	if (job->times < job->shown->time_count)
+		ask_time_to_live(session, job, job->shown->times[job->times].lease);
+	else
+		lk__etcd_done(job, &listed);
+}
+
+static void shown_permits(struct lk__etcd_session *session, struct lk__etcd_job *job)
+{
+	static const struct lk__answer absent = {.kind = LK__ABSENT};
+	struct lk__etcd_queue queue = lk__etcd_queue_for(session, job);
+	struct lk__etcd_wanted wanted = wanted_by(job);
+	size_t room = job->holders + job->waiters;
+	struct lk__listing *listing =
+		calloc(1, sizeof(*listing) + room * sizeof(listing->entries[0]));
+
+	if (listing)
+		listing->room = room;
+	if (!listing)
+		lk__etcd_refuse(job, &lk__etcd_no_memory);
+	else if (!lk__etcd_see_permits(&queue, &wanted, job->reply, job->reply_len, job->shown,
+	                               listing))
+		lk__etcd_refuse(job, &lk__etcd_malformed);
+	else if (job->shown->is_other_kind)
+		lk__etcd_is_of_another_kind(session, job, LK__ETCD_SEMAPHORE);
+	else if (!job->shown->is_there)
+		lk__etcd_done(job, &absent);
+	else
+		go_on(session, job);
+	free(listing);
 }
 
 /* The holder is known: ask how long its lease has left. */
@@ -305,7 +362,8 @@ bool lk__etcd_break_mutely(struct lk__etcd_session *session, struct lk__etcd_job
 	return true;
 }
 
-static void read_time_to_live(struct lk__etcd_job *job, const struct lk__etcd_outcome *outcome)
+static void read_time_to_live(struct lk__etcd_session *session, struct lk__etcd_job *job,
+                              const struct lk__etcd_outcome *outcome)
 {
 	struct lk__etcd_time_to_live_answer answer;
 
@@ -313,7 +371,13 @@ static void read_time_to_live(struct lk__etcd_job *job, const struct lk__etcd_ou
 	if (!outcome->err &&
 	    lk__pb_read(&lk__etcd_time_to_live_shape, outcome->message, outcome->len, &answer))
 		job->left_ms = answer.ttl_s > 0 ? answer.ttl_s * 1000 : 0;
-	lk__etcd_done(job, &listed);
+	if (!job->shown) {
+		lk__etcd_done(job, &listed);
+		return;
+	}
+	job->shown->times[job->times++].left_ms = job->left_ms;
+	job->left_ms = 0;
+	go_on(session, job);
 }
 
 void lk__etcd_query_outcome(struct lk__etcd_session *session, struct lk__etcd_call *call,
@@ -324,7 +388,7 @@ void lk__etcd_query_outcome(struct lk__etcd_session *session, struct lk__etcd_ca
 
 	job->is_calling = false;
 	if (job->reply) {
-		read_time_to_live(job, outcome);
+		read_time_to_live(session, job, outcome);
 		return;
 	}
 	if (outcome->err) {
@@ -335,7 +399,10 @@ void lk__etcd_query_outcome(struct lk__etcd_session *session, struct lk__etcd_ca
 		return;
 	switch ((enum lk__request_kind)job->kind) {
 	case LK__SHOW:
-		shown(session, job);
+		if (job->shown)
+			shown_permits(session, job);
+		else
+			shown(session, job);
 		break;
 	case LK__BREAK:
 		end_holder(session, job);
@@ -375,11 +442,16 @@ void lk__etcd_session_fill(struct lk__etcd_session *session, void *into, struct 
 	struct lk__etcd_queue queue;
 	struct lk__etcd_shown shown;
 	lk_party *party = into;
+	struct lk__etcd_wanted wanted;
 
 	if (!job || !into || answer->kind != LK__LISTED)
 		return;
 	queue = lk__etcd_queue_for(session, job);
-	if (job->kind == LK__SHOW) {
+	if (job->shown) {
+		wanted = wanted_by(job);
+		lk__etcd_see_permits(&queue, &wanted, job->reply, job->reply_len, job->shown,
+		                     listing);
+	} else if (job->kind == LK__SHOW) {
 		lk__etcd_see_show(&queue, subject_of(job), job->reply, job->reply_len, &shown,
 		                  listing);
 		if (listing->held)

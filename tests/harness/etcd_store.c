@@ -55,7 +55,8 @@ static long long requests_of_store(void)
 }
 
 const struct test_store store_on_etcd = {
-	.has = STORE_LOCKS | STORE_LATCHES | STORE_SHARED | STORE_HANDS_OVER | STORE_FENCES,
+	.has = STORE_LOCKS | STORE_SEMAPHORES | STORE_LATCHES | STORE_SHARED | STORE_HANDS_OVER |
+	       STORE_FENCES,
 	.least_lease_ms = 2000,
 	.start = start_store,
 	.pause = pause_store,
