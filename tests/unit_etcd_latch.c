@@ -182,20 +182,55 @@ TEST(step_whose_answer_is_lost_counts_once)
 /* A look that comes before its repetition shows it. */
 TEST(step_whose_answer_is_lost_counts_once_beside_a_wait)
 {
-	struct lk__op *op, *waits;
+	for (int skip = 0; skip < 2; skip++) {
+		struct lk__op *op, *waits;
 
-	vel_start(&one, 2);
-	vel_make(10);
-	waits = vel_waits(1, false);
+		vel_start(&one, 2);
+		vel_make(10);
+		waits = vel_waits(1, false);
+		em_fault(ve.model, EM_CUT_AFTER, "/etcdserverpb.KV/Txn", 0);
+		op = vel_down(1, 1, NULL);
+		ve_pass(100);
+		em_fault(ve.model, EM_CUT_BEFORE, "/etcdserverpb.KV/Txn", skip);
+		ve_join(1, 0);
+		ve_pass(100);
+		ve_join(1, 0);
+		ve_pass(1000);
+		ck_assert_int_eq(em_faults_left(ve.model), 0);
+		ve_done(op, LK_OK);
+		ck_assert_int_eq(op->remaining, 9);
+		vel_downs(0, 9, NULL, 0, true);
+		ve_pass(500);
+		ve_done(waits, LK_OK);
+		ve_end();
+	}
+}
+
+/* It came after the last one, which had not opened the latch yet. */
+TEST(step_beyond_the_last_one_does_not_count_if_its_answer_is_lost)
+{
+	struct lk__op *op;
+
+	vel_start(&one, 3);
+	vel_make(3);
+	vel_downs(1, 1, NULL, 2, true);
+	vel_downs(2, 1, NULL, 1, true);
+	em_fault(ve.model, EM_CUT_AFTER, "/etcdserverpb.KV/Txn", 0);
+	vel_down(2, 1, NULL);
+	ve_pass(10);
+	ve.client[2].is_stopped = true;
 	em_fault(ve.model, EM_CUT_AFTER, "/etcdserverpb.KV/Txn", 0);
 	op = vel_down(1, 1, NULL);
-	ve_pass(100);
+	ve_pass(10);
 	ve_join(1, 0);
 	ve_pass(500);
 	ve_done(op, LK_OK);
-	ck_assert_int_eq(op->remaining, 9);
-	vel_downs(1, 9, NULL, 0, true);
-	ve_done(waits, LK_OK);
+	ck_assert_int_eq(op->remaining, 0);
+	ck_assert_int_eq(op->counted, false);
+	ve.client[2].is_stopped = false;
+	ve_join(2, 0);
+	ve_pass(500);
+	vel_is(LK_LATCH_OPEN, 0);
 	ve_end();
 }
 
@@ -286,6 +321,28 @@ TEST(step_that_is_executed_late_counts_once)
 		ck_assert_int_eq(vel_show(0).remaining, resets ? 4 : 2);
 		ve_end();
 	}
+}
+
+/* The late copy of a step must not undo the next one. */
+TEST(step_that_is_executed_late_undoes_nothing)
+{
+	vel_start(&three, 2);
+	ve_join(1, 1);
+	vel_make(20);
+	vel_downs(1, 2, NULL, 18, true);
+	em_stop(ve.model, 0, true);
+	vel_down(1, 3, NULL);
+	ve_pass(6000);
+	em_elect(ve.model, 1);
+	ve_join(0, 1);
+	ve_join(1, 1);
+	ve_pass(1000);
+	vel_is(LK_LATCH_COUNTING, 15);
+	vel_downs(1, 4, NULL, 11, true);
+	em_stop(ve.model, 0, false);
+	ve_pass(3000);
+	vel_is(LK_LATCH_COUNTING, 11);
+	ve_end();
 }
 
 /* ---- Other kinds, foreign keys, a full store ---- */

@@ -266,13 +266,18 @@ TEST(reset_sees_the_last_step_that_comes_before_it)
 	ve_hold_back();
 	reset = vel_begin(0, LK__SET, 5, true, VEL_OPEN_MS, 0);
 	ve_settle(); /* it has read */
+	em_fault(ve.model, EM_CUT_AFTER, "/etcdserverpb.KV/Txn", 0);
 	op = vel_down(1, 1, NULL);
-	ve_settle();
+	ve_settle(); /* it was counted, and has not opened the latch */
+	ve.client[1].is_stopped = true;
 	ve_let_go();
 	ck_assert_int_eq(vel_end(0, &reset).kind, LK__MADE);
 	ve_pass(200);
-	ve_done(op, LK_OK);
-	ck_assert_int_eq(op->remaining, 0);
 	ve_done(waits, LK_OK);
+	vel_is(LK_LATCH_COUNTING, 5);
+	ve.client[1].is_stopped = false;
+	ve_join(1, 0);
+	ve_pass(500);
+	ve_done(op, LK_EUNKNOWN);
 	ve_end();
 }

@@ -363,15 +363,20 @@ static void stepped(struct lk__etcd_session *session, struct lk__etcd_job *job,
 		finish_step(session, job, lk__etcd_latch_left(seen), counted);
 }
 
+static lk_latch_state state_of(const struct lk__etcd_latch_seen *seen)
+{
+	return !seen->is_there       ? LK_LATCH_ABSENT
+	       : seen->value.is_open ? LK_LATCH_OPEN
+	                             : LK_LATCH_COUNTING;
+}
+
 static void show(struct lk__etcd_session *session, struct lk__etcd_job *job,
                  const struct lk__etcd_latch *about, int64_t left_ms)
 {
 	const struct lk__etcd_latch_seen *seen = &job->latch->seen;
 	struct lk__answer answer = {
 		.kind = LK__SHOWN,
-		.latch_state = !seen->is_there       ? LK_LATCH_ABSENT
-	                       : seen->value.is_open ? LK_LATCH_OPEN
-	                                             : LK_LATCH_COUNTING,
+		.latch_state = state_of(seen),
 		.fence = seen->value.generation,
 		.remaining = lk__etcd_latch_left(seen),
 		.initial = seen->value.initial,
@@ -430,45 +435,31 @@ static void judge(struct lk__etcd_session *session, struct lk__etcd_job *job,
 
 /* ---- What was changed ----------------------------------------------------------------------- */
 
+static void made(struct lk__etcd_session *session, struct lk__etcd_job *job)
+{
+	const struct lk__etcd_latch_seen *seen = &job->latch->seen;
+	const struct lk__answer answer = {.kind = LK__MADE, .latch_state = state_of(seen)};
+
+	done(session, job, &answer);
+}
+
 /* The latch has the job's lease now, or none; that of its last state has no keys. */
 static void changed(struct lk__etcd_session *session, struct lk__etcd_job *job)
 {
+	static const struct lk__answer removed = {.kind = LK__DONE};
 	struct lk__etcd_latch_job *latch = job->latch;
 
 	if (latch->seen.is_there && latch->seen.lease)
 		lk__etcd_lease_revoke(session, latch->seen.lease);
 	latch->lease = 0;
-}
-
-static void opened(struct lk__etcd_session *session, struct lk__etcd_job *job)
-{
-	changed(session, job);
-	if (job->latch->has_result)
-		done(session, job, &job->latch->answer);
+	if (latch->task == MAKE)
+		made(session, job);
+	else if (latch->task == REMOVE)
+		done(session, job, &removed);
+	else if (latch->has_result)
+		done(session, job, &latch->answer);
 	else
-		job->latch->task = READ;
-}
-
-static void made(struct lk__etcd_session *session, struct lk__etcd_job *job)
-{
-	const struct lk__etcd_latch_seen *seen = &job->latch->seen;
-	const struct lk__answer answer = {
-		.kind = LK__MADE,
-		.latch_state = !seen->is_there       ? LK_LATCH_ABSENT
-	                       : seen->value.is_open ? LK_LATCH_OPEN
-	                                             : LK_LATCH_COUNTING,
-	};
-
-	changed(session, job);
-	done(session, job, &answer);
-}
-
-static void removed(struct lk__etcd_session *session, struct lk__etcd_job *job)
-{
-	static const struct lk__answer answer = {.kind = LK__DONE};
-
-	changed(session, job);
-	done(session, job, &answer);
+		latch->task = READ;
 }
 
 /* ---- Answers -------------------------------------------------------------------------------- */
@@ -509,16 +500,8 @@ static void answered(struct lk__etcd_session *session, int64_t now_ns, struct lk
 		saw_past(session, job, seen);
 		return;
 	}
-	if (seen->succeeded && task == OPEN) {
-		opened(session, job);
-		return;
-	}
-	if (seen->succeeded && task == MAKE) {
-		made(session, job);
-		return;
-	}
-	if (seen->succeeded && task == REMOVE) {
-		removed(session, job);
+	if (seen->succeeded && (task == OPEN || task == MAKE || task == REMOVE)) {
+		changed(session, job);
 		return;
 	}
 	latch->seen = *seen;
