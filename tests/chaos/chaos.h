@@ -45,10 +45,15 @@ struct chaos_name {
 #define CHAOS_NAMES_ALL 11 /* with further locks, for a quorum, which has only these */
 extern const struct chaos_name chaos_names[CHAOS_NAMES_ALL];
 const char *chaos_sort_name(enum chaos_sort sort);
-/* Do rounds with a quorum or etcd, others, have that name? */
-static inline bool chaos_has_name(bool only_locks, int name)
+/* Do rounds with a quorum, which has only locks, with etcd, which has no permits, or with neither
+ * have that name? */
+static inline bool chaos_has_name(bool quorum, bool etcd, int name)
 {
-	return only_locks ? chaos_names[name].sort == CHAOS_LOCK : name < CHAOS_NAMES;
+	enum chaos_sort sort = chaos_names[name].sort;
+
+	if (quorum)
+		return sort == CHAOS_LOCK;
+	return name < CHAOS_NAMES && !(etcd && (sort == CHAOS_SEMAPHORE || sort == CHAOS_RATE));
 }
 
 /* ---- random numbers -------------------------------------------------------------------- */
@@ -184,12 +189,13 @@ struct chaos_options {
 	bool cluster;     /* a Cluster; the same */
 	bool quorum;      /* a quorum of so many servers; the same, and faults of links to them */
 	int servers;
-	bool etcd;        /* a cluster of etcd; locks only */
+	bool etcd;        /* a cluster of etcd; the same */
 	int64_t grace_ms; /* of the workers' clients */
 	int replicas;     /* that must confirm their grants, with Sentinel; 0 = none */
 	/* A planted bug: the clients have no grace, the servers of a quorum are not young, but the
 	 * judge believes that they have, that they are. */
 	bool without_grace;
+	bool loses_steps; /* another one, in etcd: its servers lose the steps of latches */
 	bool wants_namespace;
 	int number;
 };

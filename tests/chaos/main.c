@@ -2,7 +2,7 @@
  * Chaos: real processes, a real server, real faults; a judge checks the records of all calls.
  *
  *   chaos [T=seconds] [SEED=number] [STORE=sentinel|cluster|quorum|etcd] [REPLICAS=number]
- *         [SERVERS=3|5] [PLANT=no-grace|lost-tickets]
+ *         [SERVERS=3|5] [PLANT=no-grace|lost-tickets|lost-steps]
  *
  * Runs rounds of at most 60 s, and a few seconds more for what follows a loss of memory.  In every
  * second one, faults may delete the store's memory, in a quarter of these also set its clock, and
@@ -20,10 +20,10 @@
  * second round the clocks of a minority are set forward, too, and the judge excuses what that may
  * cause.
  *
- * STORE=etcd: locks on a cluster of etcd of three members, whose leader, another one or a majority
- * is killed, or one is stopped; and another member is elected.  PLANT=lost-tickets: tickets of
- * holders are deleted, as if leases ended too early, and the judge, which is not told, must show
- * it.
+ * STORE=etcd: locks and latches on a cluster of etcd of three members, whose leader, another one or
+ * a majority is killed, or one is stopped; and another member is elected.  PLANT=lost-tickets:
+ * tickets of holders are deleted, as if leases ended too early, and the judge, which is not told,
+ * must show it.  PLANT=lost-steps: the same with the steps of latches.
  *
  * REPLICAS=1, 2: so many replicas must confirm each grant in every round, and replicas are stopped
  * more often.  Without it, it is so in one round of three; REPLICAS=0: in none.
@@ -226,9 +226,9 @@ static bool tell(const struct chaos_result *sum, int rounds, int bad, int64_t se
 }
 
 /* Was the planted bug found? */
-static bool tell_plant(const struct chaos_result *sum, int rounds, int bad)
+static bool tell_plant(const struct chaos_result *sum, int rounds, int bad, bool steps)
 {
-	bool found = sum->overlaps > 0 || sum->unvoted > 0;
+	bool found = steps ? bad > 0 : sum->overlaps > 0 || sum->unvoted > 0;
 	int failovers = 0;
 
 	for (int i = NEMESIS_FAILOVER; i <= NEMESIS_MASTER_STOP; i++)
@@ -276,7 +276,7 @@ struct asked {
 	const char *store;
 	int replicas; /* -1 = nothing is said */
 	int servers;
-	bool plant;
+	bool plant, plants_steps;
 };
 
 static bool is_store(const struct asked *asked, const char *store)
@@ -303,6 +303,7 @@ static struct chaos_options options_of(const struct asked *asked, int number, in
 		.deletes = !service && variant == 3,
 		.grace_ms = service ? service_grace_of(number) : grace_of(number, seed),
 		.without_grace = asked->plant,
+		.loses_steps = asked->plants_steps,
 		.wants_namespace = !service && number % NAMESPACE_EACH == 0,
 		.number = number,
 	};
@@ -365,7 +366,7 @@ static int run_all(const struct asked *asked)
 	}
 	munmap(result, sizeof(*result));
 	if (plant)
-		return round_interrupted || !tell_plant(&sum, number, bad);
+		return round_interrupted || !tell_plant(&sum, number, bad, asked->plants_steps);
 	words_of(asked, words, sizeof(words));
 	enough = tell(&sum, number, bad, seconds, asked->seed, spaces, words);
 	return bad || !enough || round_interrupted;
@@ -413,8 +414,10 @@ static unsigned long long seed_in(const char *text)
 
 static bool plant_in(const char *text)
 {
-	if (*text && strcmp(text, "no-grace") != 0 && strcmp(text, "lost-tickets") != 0) {
-		fprintf(stderr, "chaos: PLANT=%s is not no-grace or lost-tickets\n", text);
+	if (*text && strcmp(text, "no-grace") != 0 && strcmp(text, "lost-tickets") != 0 &&
+	    strcmp(text, "lost-steps") != 0) {
+		fprintf(stderr, "chaos: PLANT=%s is not no-grace, lost-tickets or lost-steps\n",
+		        text);
 		exit(2);
 	}
 	return *text != '\0';
@@ -447,7 +450,8 @@ int main(int argc, char **argv)
 		else if (!strncmp(argv[i], "SERVERS=", 8))
 			asked.servers = *value ? servers_in(value) : asked.servers;
 		else if (!strncmp(argv[i], "PLANT=", 6))
-			asked.plant = plant_in(value);
+			asked.plant = plant_in(value),
+			asked.plants_steps = !strcmp(value, "lost-steps");
 	}
 	if (asked.seconds < 4) {
 		fprintf(stderr, "chaos: T is 4 or more seconds\n");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Faults of a cluster of etcd with three members: the leader, any member, or a majority is killed
- * and started again, or one is stopped and goes on; another member is elected.  A fault ends when
- * each member has a leader again, and clients have had the time to find it.
+ * Faults of a cluster of etcd with three members: the leader, or any member, is killed and started
+ * again, or stopped and goes on; another member is elected.  A fault ends when each member has a
+ * leader again, and clients have had the time to find it.
  *
  * A leader before 3.4.31 and 3.5.13 that is stopped, replaced, and goes on, revokes leases that
  * were renewed meanwhile.  No rule of a client helps, so such a leader is not stopped. */
@@ -79,8 +79,10 @@ void nemesis_etcd_plant(struct round *round)
 {
 	int leader = etcd_leader_but(-1);
 
-	if (leader >= 0 && chaos_once_in(&round->dice, 2))
-		etcd_delete(leader, "lk/L/");
+	const char *prefix = round->options->loses_steps ? "lk/D/" : "lk/L/";
+
+	if (leader >= 0 && chaos_once_in(&round->dice, 2) && etcd_keys(leader, prefix) > 0)
+		etcd_delete(leader, prefix);
 }
 
 bool nemesis_etcd_is_clear(void)

@@ -250,7 +250,7 @@ static void names_write(const struct round *round)
 	snprintf(path, sizeof(path), "%s/names.txt", round->folder);
 	file = fopen(path, "we");
 	for (int i = 0; i < CHAOS_NAMES_ALL; i++) {
-		if (!chaos_has_name(round->options->quorum || round->options->etcd, i))
+		if (!chaos_has_name(round->options->quorum, round->options->etcd, i))
 			continue;
 		fprintf(file, "%d %s %lld %lld %s\n", i, chaos_sort_name(chaos_names[i].sort),
 		        (long long)(chaos_names[i].lease_ms ? chaos_names[i].lease_ms

@@ -143,7 +143,7 @@ void round_check_rest(struct round *round)
 		return;
 	}
 	for (int i = 0; i < CHAOS_NAMES_ALL; i++) {
-		if (!chaos_has_name(round->options->quorum || round->options->etcd, i))
+		if (!chaos_has_name(round->options->quorum, round->options->etcd, i))
 			continue;
 		if (chaos_names[i].sort == CHAOS_LOCK)
 			have_lock(round, client, i);

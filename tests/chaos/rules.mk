@@ -2,7 +2,7 @@
 # Chaos: real processes, a real server, real faults, and a judge.
 
 ## chaos  real processes and faults: T=seconds (20), SEED=, STORE=sentinel, cluster, quorum or etcd,
-##        REPLICAS=2, SERVERS=5; PLANT=no-grace, with etcd PLANT=lost-tickets: is it found?
+##        REPLICAS=2, SERVERS=5; PLANT=no-grace, with etcd PLANT=lost-tickets, lost-steps: is it found?
 # STORE's default is the demo's.
 $(call settings,REPLICAS SERVERS)
 .PHONY: chaos

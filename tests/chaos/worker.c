@@ -460,7 +460,7 @@ int worker_main(int argc, char **argv)
 	if (open_client(&worker)) {
 		for (int name = 0; name < CHAOS_NAMES_ALL; name++) {
 			enum chaos_sort sort = chaos_names[name].sort;
-			if (!chaos_has_name(worker.quorum || worker.etcd, name))
+			if (!chaos_has_name(worker.quorum, worker.etcd, name))
 				continue;
 			if (sort != CHAOS_RATE)
 				open_handle(&worker, name, false, &dice);
