@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * latchkey show and break on a real etcd server. */
 #include "command.h"
-#include "etcd_seam.h"
+#include "etcd_server.h"
 #include "process.h"
 #include "test.h"
 
@@ -27,7 +27,7 @@ __attribute__((constructor)) static void prepare(void)
 
 static void begin(void)
 {
-	command_setup(etcd_seam_use(&shared));
+	command_setup(etcd_url(&shared, "", ""));
 }
 
 static bool shows(const char *name, const char *text)

@@ -3,7 +3,7 @@
 #include "etcd/doctor.h"
 
 #include "harness/etcd_gateway.h"
-#include "harness/etcd_seam.h"
+#include "harness/etcd_server.h"
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/test.h"
@@ -139,7 +139,7 @@ TEST_LIMIT(member_that_does_not_answer_is_named, 60)
 
 TEST_LIMIT(ticket_without_a_lease_is_named, 60)
 {
-	lk_client *client = client_at(etcd_seam_use(&shared));
+	lk_client *client = client_at(etcd_url(&shared, "", ""));
 	lk_lock *lock = lock_leased(client, "alive", 60000);
 
 	OK(lk_lock_acquire(lock, LONG_MS, NULL));

@@ -2,7 +2,7 @@
  * The guard key on a real etcd server: transactions of etcdctl succeed only while the store has the
  * hold. */
 #include "harness/command.h"
-#include "harness/etcd_seam.h"
+#include "harness/etcd_server.h"
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/test.h"
@@ -46,11 +46,11 @@ static void result_is(const char *value)
 TEST_LIMIT(key_guards_transactions_of_the_holder, 60)
 {
 	char key[LK_GUARD_KEY_SIZE] = "", small[8], comparison[LK_GUARD_KEY_SIZE + 60];
-	lk_client *client = client_at(etcd_seam_use(&shared));
+	lk_client *client = client_at(etcd_url(&shared, "", ""));
 	lk_lock *lock = lock_leased(client, "guarded", 60000);
 	uint64_t fence;
 
-	command_setup(etcd_seam_use(&shared));
+	command_setup(etcd_url(&shared, "", ""));
 	EXPECT(lk_lock_guard_key(lock, key, sizeof(key)), LK_ENOTOWNER);
 	OK(lk_lock_acquire(lock, LONG_MS, &fence));
 	EXPECT(lk_lock_guard_key(lock, small, sizeof(small)), LK_EINVALID);
@@ -70,7 +70,7 @@ TEST_LIMIT(key_guards_transactions_of_the_holder, 60)
 
 TEST_LIMIT(lost_hold_has_no_key, 60)
 {
-	lk_client *client = client_at(etcd_seam_use(&shared));
+	lk_client *client = client_at(etcd_url(&shared, "", ""));
 	lk_lock *lock = lock_leased(client, "lost", 2000);
 	char key[LK_GUARD_KEY_SIZE];
 
@@ -88,7 +88,7 @@ TEST_LIMIT(variable_guards_transactions_of_the_job, 60)
 	struct command holder, other;
 	char job[400];
 
-	command_setup(etcd_seam_use(&shared));
+	command_setup(etcd_url(&shared, "", ""));
 	snprintf(job, sizeof(job), "printf %%s \"$LATCHKEY_GUARD\" >%s; mv %s %s; sleep 300",
 	         command_file("new"), command_file("new"), command_file("guard"));
 	START(&holder, "latchkey", "lock", name, "-c", job);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Others that lock the same prefix in etcd exclude our clients and are excluded: "etcdctl lock",
  * and Go's concurrency.Mutex if LATCHKEY_MUTEX names its program (tests/etcd_mutex/main.go). */
-#include "harness/etcd_seam.h"
+#include "harness/etcd_server.h"
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/test.h"
@@ -117,7 +117,7 @@ static int tickets(const char *prefix)
 
 static lk_lock *lock_here(const char *name)
 {
-	return lock_leased(client_at(etcd_seam_use(&shared)), name, LEASE_MS);
+	return lock_leased(client_at(etcd_url(&shared, "", "")), name, LEASE_MS);
 }
 
 /* A process that acquires the lock, writes a line, and holds it until its input ends. */
@@ -127,7 +127,7 @@ static int hold_here(void *arg, int in, int out)
 	lk_lock *lock;
 	const lk_lock_options options = {.lease_ms = LEASE_MS};
 
-	if (!line_read(in, LONG_MS) || lk_client_open(etcd_seam_use(&shared), NULL, &client) ||
+	if (!line_read(in, LONG_MS) || lk_client_open(etcd_url(&shared, "", ""), NULL, &client) ||
 	    lk_lock_open(client, arg, 0, &options, &lock) ||
 	    lk_lock_acquire(lock, LK_FOREVER, NULL) || !line_write(out, "held"))
 		return 1;
@@ -325,7 +325,7 @@ static int crowd_here(void *arg, int in, int out)
 	const lk_lock_options options = {.lease_ms = LEASE_MS};
 
 	(void)in;
-	if (lk_client_open(etcd_seam_use(&shared), NULL, &client) ||
+	if (lk_client_open(etcd_url(&shared, "", ""), NULL, &client) ||
 	    lk_lock_open(client, arg, 0, &options, &lock))
 		return 2;
 	for (int i = 0; i < OUR_ROUNDS; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Queries and breaks of locks on real etcd servers. */
-#include "harness/etcd_seam.h"
+#include "harness/etcd_server.h"
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/test.h"
@@ -31,7 +31,7 @@ static lk_client *labelled(const char *label)
 	const lk_client_options options = {.label = label};
 	lk_client *client;
 
-	OK(lk_client_open(etcd_seam_use(&shared), &options, &client));
+	OK(lk_client_open(etcd_url(&shared, "", ""), &options, &client));
 	return client;
 }
 
