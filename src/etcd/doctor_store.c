@@ -104,6 +104,8 @@ static const struct {
 } rights[] = {
 	{"/A", "/[", "the kinds of names", false, true},
 	{"/L/", "/L0", "tickets of locks", true, true},
+	{"/D", "/E", "latches", true, false},
+	{"/S", "/T", "semaphores", true, false},
 	{"/c/", "/c0", "mailboxes", true, true},
 	{"/e/", "/e0", "eras", true, true},
 	{"/i/", "/i0", "details of clients", true, false},
