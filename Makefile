@@ -238,6 +238,7 @@ RUNPATH := $(if $(filter /lib% /usr/lib%,$(LIBDIR)),,$(if $(and $(filter $(PREFI
 PLUGIN_DIR := $(LIBDIR)/latchkey/$(SOVERSION)
 
 ## install    to PREFIX=/usr/local; DESTDIR= for a package; uninstall removes it
+# Several may run at once, as in the tests.
 install: lib command
 	$(call say,INSTALL,$(DESTDIR)$(PREFIX))
 	$(Q)mkdir -p $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(BINDIR) \
@@ -255,8 +256,8 @@ install: lib command
 		-e "s|@ETCD@|$$(if $(HAS_ETCD); then echo ', libnghttp2'; fi)|" \
 		latchkey.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/latchkey.pc
 	$(Q)chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/latchkey.pc
-	$(if $(COMMAND),$(Q)$(call link_command,$(BUILD)/latchkey.install,$(RUNPATH)) && \
-		install -m 755 $(BUILD)/latchkey.install $(DESTDIR)$(BINDIR)/latchkey)
+	$(if $(COMMAND),$(Q)file=$(BUILD)/latchkey.$$$$; $(call link_command,$$file,$(RUNPATH)) && \
+		install -m 755 $$file $(DESTDIR)$(BINDIR)/latchkey && rm $$file)
 	$(if $(wildcard docs/latchkey.1),$(Q)install -m 644 docs/latchkey.1 $(DESTDIR)$(MANDIR)/man1/)
 	$(if $(DESTDIR),,$(Q)tools/loader $(LIBDIR) $(SOVERSION))
 
