@@ -188,7 +188,7 @@ static void forget_leases(const char *path, struct lk__buf *answer)
 
 TEST_LIMIT(ticket_whose_lease_is_gone_is_named, 60)
 {
-	lk_client *client = client_at(etcd_seam_use(&shared));
+	lk_client *client = client_at(etcd_url(&shared, "", ""));
 	lk_lock *lock = lock_leased(client, "orphan", 60000);
 	struct etcd_gateway gateway;
 	char url[80];

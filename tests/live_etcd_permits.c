@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Semaphores on real etcd servers: capacities, permits of the dead, queries, breaks, names of one
  * kind.  The calls and their results are in live_etcd_contract. */
-#include "harness/etcd_seam.h"
+#include "harness/etcd_server.h"
 #include "harness/handles.h"
 #include "harness/permit_watch.h"
 #include "harness/process.h"
@@ -28,7 +28,7 @@ __attribute__((constructor)) static void prepare(void)
 
 static lk_client *client_here(void)
 {
-	return client_at(etcd_seam_use(&shared));
+	return client_at(etcd_url(&shared, "", ""));
 }
 
 static lk_semaphore *leased(lk_client *client, const char *name, int64_t capacity)
