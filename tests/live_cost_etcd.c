@@ -8,6 +8,7 @@
 #include "harness/counted_memory.h"
 #include "harness/etcd_server.h"
 #include "harness/handles.h"
+#include "harness/latch_watch.h"
 #include "harness/process.h"
 #include "harness/test.h"
 
@@ -84,6 +85,32 @@ TEST_LIMIT(free_lock_takes_two_requests, 60)
 	double cost = cost_of(requests, acquire_and_release, lock_here(), EACH);
 
 	ck_assert_msg(cost >= 2 && cost < 2.01, "%.3f requests", cost);
+}
+
+static void count_down(void *latch)
+{
+	for (int i = 0; i < EACH; i++)
+		DO(lk_latch_down(latch, 1, NULL, 0, NULL));
+}
+
+static void await_open(void *latch)
+{
+	for (int i = 0; i < EACH; i++)
+		DO(lk_latch_await(latch, i & 1 ? 0 : LK_FOREVER));
+}
+
+TEST_LIMIT(step_and_look_of_a_latch_take_one_request, 60)
+{
+	lk_latch *latch = latch_named(client_at(etcd_url(&shared, "", "")), "cost");
+	double cost;
+
+	OK(lk_latch_set(latch, LK_COUNT_MAX, NULL));
+	cost = cost_of(requests, count_down, latch, EACH);
+	ck_assert_msg(cost >= 1 && cost < 1.03, "%.3f requests a step", cost);
+	OK(lk_latch_reset(latch, 0, NULL));
+	cost = cost_of(requests, await_open, latch, EACH);
+	ck_assert_msg(cost >= 1 && cost < 1.01, "%.3f requests a look", cost);
+	OK(lk_latch_remove(latch));
 }
 
 static void *wait_and_release(void *lock)
