@@ -5,6 +5,7 @@
 #include "etcd/h2.h"
 #include "store.h"
 #include "test.h"
+#include "virtual_etcd_latch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -484,21 +485,6 @@ static void check(void)
 		ve.also();
 }
 
-/* The same as the runtime does. */
-static void told(struct ve_client *client, const struct lk__event *event)
-{
-	struct lk__channels *channels = &client->link.channels;
-
-	if (event->kind == LK__EVENT_PUBLISHED)
-		lk__channels_published(channels, ve.now_ns, event->topic, event->topic_len,
-		                       &event->message);
-	else if (event->kind == LK__EVENT_CONFIRMED)
-		lk__channels_confirmed(channels, ve.now_ns, event->subscribed, event->topic,
-		                       event->topic_len);
-	else
-		lk__channels_refused(channels, ve.now_ns, &event->why);
-}
-
 static bool receive(struct ve_client *client)
 {
 	struct lk__message message;
@@ -507,7 +493,7 @@ static bool receive(struct ve_client *client)
 	bool received = false;
 
 	while (lk__etcd_session_event(&client->session, &event)) {
-		told(client, &event);
+		vel_told(client, &event);
 		received = true;
 	}
 

@@ -3,6 +3,7 @@
 #include "virtual_etcd_latch.h"
 
 #include "etcd/keys.h"
+#include "store.h"
 #include "test.h"
 
 #include <stdlib.h>
@@ -23,6 +24,21 @@ void vel_start(const struct em_setup *setup, int clients)
 		                               lk__wait_queue_new(VE_LEASE_MS, false));
 		lk__latch_open(gates[i]->name, lk__latch_new(topic));
 	}
+}
+
+/* The same as the runtime does. */
+void vel_told(struct ve_client *client, const struct lk__event *event)
+{
+	struct lk__channels *channels = &client->link.channels;
+
+	if (event->kind == LK__EVENT_PUBLISHED)
+		lk__channels_published(channels, ve.now_ns, event->topic, event->topic_len,
+		                       &event->message);
+	else if (event->kind == LK__EVENT_CONFIRMED)
+		lk__channels_confirmed(channels, ve.now_ns, event->subscribed, event->topic,
+		                       event->topic_len);
+	else
+		lk__channels_refused(channels, ve.now_ns, &event->why);
 }
 
 struct lk__op *vel_await(int client, bool only_try, bool absent_is_open)

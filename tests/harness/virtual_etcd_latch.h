@@ -8,6 +8,10 @@
 #include "core/query.h"
 #include "virtual_etcd.h"
 
+struct lk__event;
+
+/* An event of a topic, for the core. */
+void vel_told(struct ve_client *client, const struct lk__event *event);
 /* ve_start(), and the handles. */
 void vel_start(const struct em_setup *setup, int clients);
 
