@@ -307,7 +307,8 @@ static void shrunk(struct lk__etcd_session *session, struct lk__etcd_job *job,
 	const struct lk__answer answer = {.kind = LK__LEFT, .mine = seen->has_put};
 
 	if (seen->is_past) {
-		lk__etcd_set_up_again(session);
+		if (call->era == session->era)
+			lk__etcd_set_up_again(session);
 		return;
 	}
 	if (seen->has_put) {
