@@ -90,34 +90,21 @@ void ve_start(const struct em_setup *setup, int clients)
 	ve_settle();
 }
 
-struct counted {
-	const char *prefix;
-	int count;
-};
-
 static void count_key(void *arg, const struct lk__etcd_kv *kv)
 {
-	struct counted *counted = arg;
-	size_t len = strlen(counted->prefix);
+	static const char prefix[] = "lk/L/name/";
 
-	if (kv->key.len > len && memcmp(kv->key.data, counted->prefix, len) == 0)
-		counted->count++;
+	if (kv->key.len > sizeof(prefix) - 1 &&
+	    memcmp(kv->key.data, prefix, sizeof(prefix) - 1) == 0)
+		++*(int *)arg;
 }
 
 int ve_tickets(void)
 {
-	struct counted counted = {.prefix = "lk/L/name/"};
+	int count = 0;
 
-	em_each_key(ve.model, count_key, &counted);
-	return counted.count;
-}
-
-int ve_permit_tickets(void)
-{
-	struct counted counted = {.prefix = "lk/S/name/"};
-
-	em_each_key(ve.model, count_key, &counted);
-	return counted.count;
+	em_each_key(ve.model, count_key, &count);
+	return count;
 }
 
 static void count_any(void *arg, const struct lk__etcd_kv *kv)

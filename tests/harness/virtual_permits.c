@@ -4,6 +4,7 @@
 #include "virtual_etcd.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct lk__wait_queue *ve_open_permits(int client, uint32_t capacity, int64_t lease_ms, bool fixed)
 {
@@ -62,4 +63,21 @@ int64_t ve_permits(int client)
 		if (hold->name->kind == LK_KIND_SEMAPHORE && lk__hold_left_ns(hold, ve.now_ns))
 			sum += hold->count;
 	return sum;
+}
+
+static void count_key(void *arg, const struct lk__etcd_kv *kv)
+{
+	static const char prefix[] = "lk/S/name/";
+
+	if (kv->key.len > sizeof(prefix) - 1 &&
+	    memcmp(kv->key.data, prefix, sizeof(prefix) - 1) == 0)
+		++*(int *)arg;
+}
+
+int ve_permit_tickets(void)
+{
+	int count = 0;
+
+	em_each_key(ve.model, count_key, &count);
+	return count;
 }
