@@ -116,7 +116,9 @@ TEST(tries_leave_nothing_and_cost_two_transactions_when_free)
 	release(0, op->fence);
 	ck_assert_int_eq(calls(), before + 2);
 	fence = hold(1, 2);
+	before = calls();
 	try(0, 2, LK_EBUSY);
+	ck_assert_int_eq(calls(), before + 1); /* nothing was put */
 	ck_assert_int_eq(ve_permit_tickets(), 1);
 	op = wait_for(0, 2);
 	try(1, 1, LK_EBUSY); /* it would fit, but is not the first */
