@@ -15,6 +15,7 @@ shows_identical
 says 'holds the lock, and the leader is killed (SIGKILL), fence'
 says 'is continued: another member leads$'
 says '^start: none before all 8 were ready, then all within [0-9.]* ms$'
+says '^workers that read at once: [1-3] at most, 3 allowed$'
 says '^leader killed: another member led after [0-9.]* s$'
 says '^the hold of that time was \(kept\|lost\); the lock was granted again after [0-9.]* s$'
 ends_early
