@@ -82,6 +82,18 @@ static bool fits(const struct lk__etcd_known *known, int64_t permits)
 	return known->revision && known->used + permits <= known->noun.capacity;
 }
 
+/* Before a ticket is put, or in place of a refusal by what was read for another job. */
+static bool needs_look(const struct lk__etcd_known *known, const struct lk__etcd_job *job,
+                       const struct lk__etcd_own_ticket *ticket)
+{
+	bool is_refused = ticket->permits > known->noun.capacity ||
+	                  (job->only_try && !fits(known, ticket->permits));
+
+	if (!known->was_read || !known->noun.mod)
+		return !known->was_read;
+	return ticket->created || (is_refused && !job->was_seen);
+}
+
 void lk__etcd_ask_for_permits(struct lk__etcd_session *session, int64_t now_ns,
                               struct lk__etcd_job *job, struct lk__etcd_own_ticket *ticket)
 {
@@ -97,18 +109,14 @@ void lk__etcd_ask_for_permits(struct lk__etcd_session *session, int64_t now_ns,
 		return;
 	}
 	lk__etcd_keep_known(session, now_ns, known);
-	if (!known->was_read)
+	if (needs_look(known, job, ticket))
 		look(session, job, ticket, known);
 	else if (!known->noun.mod && ticket->permits > job->capacity && !ticket->created)
 		is_too_much(session, job, ticket, job->capacity);
 	else if (!known->noun.mod)
 		create(session, now_ns, job, known);
-	else if (ticket->created)
-		look(session, job, ticket, known);
-	else if (is_over && job->was_seen)
+	else if (is_over)
 		is_too_much(session, job, ticket, known->noun.capacity);
-	else if (is_over || (job->only_try && !fits(known, ticket->permits) && !job->was_seen))
-		look(session, job, ticket, known);
 	else if (job->only_try && !fits(known, ticket->permits)) {
 		lk__etcd_remove(session, ticket);
 		lk__etcd_done(job, &busy);
