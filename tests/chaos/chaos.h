@@ -45,7 +45,7 @@ struct chaos_name {
 #define CHAOS_NAMES_ALL 11 /* with further locks, for a quorum, which has only these */
 extern const struct chaos_name chaos_names[CHAOS_NAMES_ALL];
 const char *chaos_sort_name(enum chaos_sort sort);
-/* Do rounds with a quorum, which has only locks, with etcd, which has no permits, or with neither
+/* Do rounds with a quorum, which has only locks, with etcd, which has no rates, or with neither
  * have that name? */
 static inline bool chaos_has_name(bool quorum, bool etcd, int name)
 {
@@ -53,7 +53,7 @@ static inline bool chaos_has_name(bool quorum, bool etcd, int name)
 
 	if (quorum)
 		return sort == CHAOS_LOCK;
-	return name < CHAOS_NAMES && !(etcd && (sort == CHAOS_SEMAPHORE || sort == CHAOS_RATE));
+	return name < CHAOS_NAMES && !(etcd && sort == CHAOS_RATE);
 }
 
 /* ---- random numbers -------------------------------------------------------------------- */

@@ -20,8 +20,8 @@
  * second round the clocks of a minority are set forward, too, and the judge excuses what that may
  * cause.
  *
- * STORE=etcd: locks and latches on a cluster of etcd of three members, whose leader, another one or
- * a majority is killed, or one is stopped; and another member is elected.  PLANT=lost-tickets:
+ * STORE=etcd: a cluster of etcd of three members, without rates; its leader, another one or a
+ * majority is killed, or one is stopped; and another member is elected.  PLANT=lost-tickets:
  * tickets of holders are deleted, as if leases ended too early, and the judge, which is not told,
  * must show it.  PLANT=lost-steps: the same with the steps of latches.
  *
