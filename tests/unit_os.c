@@ -391,6 +391,21 @@ TEST(socket_error_is_the_systems)
 	ck_assert_int_eq(errno, EINVAL);
 }
 
+static unsigned first; /* the generation of the test's process */
+
+static bool is_next(void *arg)
+{
+	(void)arg;
+	return lk__fork_generation() == first + 1;
+}
+
+/* Else a fork() beside the first use in another thread would leave the child a locked mutex. */
+TEST(forks_are_watched_before_the_first_use)
+{
+	first = lk__fork_generation();
+	ck_assert_int_eq(in_child(is_next, NULL), 0);
+}
+
 static bool has_none(void *arg)
 {
 	int *fds = arg;
@@ -398,20 +413,20 @@ static bool has_none(void *arg)
 	for (int i = 0; i < 50; i++)
 		if (is_open(fds[i]))
 			return false;
-	return lk__fork_generation() == 1;
+	return lk__fork_generation() == first + 1;
 }
 
 TEST(child_has_no_socket_of_its_parent)
 {
 	int fds[50];
 
-	ck_assert_uint_eq(lk__fork_generation(), 0);
+	first = lk__fork_generation();
 	for (int i = 0; i < 50; i++)
 		ck_assert_int_ge(fds[i] = lk__fork_socket(AF_UNIX, SOCK_STREAM, 0), 0);
 	ck_assert_int_eq(in_child(has_none, fds), 0);
 	for (int i = 0; i < 50; i++)
 		ck_assert(is_open(fds[i]));
-	ck_assert_uint_eq(lk__fork_generation(), 0);
+	ck_assert_uint_eq(lk__fork_generation(), first);
 	/* Descriptors closed before are not closed again: the number may belong to other code by
 	 * now. */
 	for (int i = 0; i < 50; i++)
@@ -425,14 +440,14 @@ TEST(child_has_no_socket_of_its_parent)
 static bool grandchild_counts(void *arg)
 {
 	(void)arg;
-	return lk__fork_generation() == 2;
+	return lk__fork_generation() == first + 2;
 }
 
 static bool child_opens_its_own(void *arg)
 {
 	int *parents = arg;
 	int fd = lk__fork_socket(AF_UNIX, SOCK_STREAM, 0);
-	bool good = fd >= 0 && lk__fork_generation() == 1;
+	bool good = fd >= 0 && lk__fork_generation() == first + 1;
 
 	/* The number is free again, so likely the same: then it is the child's own. */
 	if (fd != *parents)
@@ -446,6 +461,7 @@ TEST(child_can_open_sockets_of_its_own)
 {
 	int fd = lk__fork_socket(AF_UNIX, SOCK_STREAM, 0);
 
+	first = lk__fork_generation();
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(in_child(child_opens_its_own, &fd), 0);
 	ck_assert(is_open(fd));

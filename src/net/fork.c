@@ -61,6 +61,13 @@ static bool register_locked(void)
 	return registered;
 }
 
+/* Before any thread can hold the mutex: a fork() without the handlers would leave it locked in the
+ * child for ever. */
+__attribute__((constructor)) static void register_at_start(void)
+{
+	register_locked(); /* or later, when there is memory */
+}
+
 /* Make room for one more entry, and register the handlers. */
 static bool prepare_locked(void)
 {

@@ -19,7 +19,7 @@ void lk__fork_let(void);
 
 /* Count forks from now on, even if the process has no socket yet.  False when out of memory. */
 bool lk__fork_watch(void);
-/* The number of forks between this process and the one that first used the library.  A handle keeps
+/* The number of forks between this process and the one that loaded the library.  A handle keeps
  * the value of its creation; a difference means that it belongs to a parent. */
 unsigned lk__fork_generation(void);
 
