@@ -264,6 +264,28 @@ static void refused(struct lk__etcd_session *session, int64_t now_ns, struct lk_
 	lk__etcd_refuse_all(session, &outcome);
 }
 
+static void canceled(struct lk__etcd_session *session, int64_t now_ns,
+                     const struct lk__etcd_watch_answer *answer)
+{
+	uint32_t watch_id = (uint32_t)answer->watch_id;
+
+	if (answer->created && session->state == LK__ETCD_OPENING && !watcher(session, watch_id))
+		refused(session, now_ns, answer->cancel_reason);
+	else if (!lk__etcd_topic_ended(session, watch_id, answer->created, answer->cancel_reason))
+		ended(session, watch_id);
+}
+
+static void created(struct lk__etcd_session *session, int64_t now_ns, uint32_t watch_id)
+{
+	if (lk__etcd_topic_created(session, watch_id))
+		return; /* of a latch */
+	if (watch_id != LK__ETCD_MAILBOX_WATCH || session->state != LK__ETCD_OPENING)
+		return;
+	session->state = LK__ETCD_READY;
+	lk__etcd_add_chores(session);
+	lk__etcd_run(session, now_ns);
+}
+
 bool lk__etcd_session_watched(struct lk__etcd_session *session, int64_t now_ns, const void *message,
                               size_t len)
 {
@@ -274,22 +296,10 @@ bool lk__etcd_session_watched(struct lk__etcd_session *session, int64_t now_ns, 
 	if (!lk__pb_read(&lk__etcd_watch_shape, message, len, &answer))
 		return false;
 	watch_id = (uint32_t)answer.watch_id;
-	if (answer.canceled && answer.created && session->state == LK__ETCD_OPENING &&
-	    !watcher(session, watch_id)) {
-		refused(session, now_ns, answer.cancel_reason);
-	} else if (answer.canceled &&
-	           lk__etcd_topic_ended(session, watch_id, answer.created, answer.cancel_reason)) {
-		; /* of a latch */
-	} else if (answer.canceled) {
-		ended(session, watch_id);
-	} else if (answer.created && lk__etcd_topic_created(session, watch_id)) {
-		;
-	} else if (answer.created && watch_id == LK__ETCD_MAILBOX_WATCH &&
-	           session->state == LK__ETCD_OPENING) {
-		session->state = LK__ETCD_READY;
-		lk__etcd_add_chores(session);
-		lk__etcd_run(session, now_ns);
-	}
+	if (answer.canceled)
+		canceled(session, now_ns, &answer);
+	else if (answer.created)
+		created(session, now_ns, watch_id);
 	while (lk__pb_next(&answer.events, &event)) {
 		if (watch_id == LK__ETCD_MAILBOX_WATCH && event.type == LK__ETCD_EVENT_PUT)
 			read_letter(session, event.kv.value, event.kv.mod_revision);
