@@ -267,9 +267,11 @@ TEST(process_that_changed_its_user_is_warned_of)
 {
 	NEEDS_ROOT;
 	begin();
-	ck_assert_int_eq(shell("chmod 755 %s; cp %s %s; cp $(command -v setpriv) %s; chmod 4755 %s",
+	ck_assert_int_eq(shell("chmod 755 %s; cp %s %s; cp -r $(dirname %s)/lib %s; "
+	                       "cp $(command -v setpriv) %s; chmod 4755 %s",
 	                       command_folder(), command_path(), command_file("latchkey"),
-	                       command_file("root"), command_file("root")),
+	                       command_path(), command_folder(), command_file("root"),
+	                       command_file("root")),
 	                 0);
 	START(&cmd, "setpriv", "--reuid=65534", "--clear-groups", command_file("latchkey"), "lock",
 	      "--max-hold", "1", "a", command_file("root"), "--reuid=0", "sleep", "60");
