@@ -408,3 +408,34 @@ TEST(semaphore_that_has_vanished_is_made_again)
 	release(1, op->fence);
 	ve_end();
 }
+
+/* The key of a semaphore may end before its tickets do. */
+TEST(name_is_the_semaphore_s_while_tickets_stand)
+{
+	struct lk__op *op;
+	uint64_t fence;
+	int before;
+
+	start(2, false);
+	fence = hold(0, 3);
+	ve_delete("lk/Sname");
+	op = ve_acquire(1);
+	ve_pass(200);
+	ve_done(op, LK_EFOREIGN);
+	before = calls();
+	op = ve_try(1);
+	ve_settle();
+	ve_done(op, LK_EFOREIGN);
+	ck_assert_int_eq(calls(), before + 1);
+	ck_assert_int_eq(ve_tickets(), 0);
+	release(0, fence);
+	ve_holds(1);
+	try(0, 1, LK_EFOREIGN);
+	ve_done(acquire(0, 1), LK_EFOREIGN);
+	ve_releases(1);
+	ve_put("lk/Dname", "1");
+	try(0, 1, LK_EFOREIGN);
+	ve_delete("lk/Dname");
+	release(0, hold(0, 1));
+	ve_end();
+}

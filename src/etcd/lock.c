@@ -140,12 +140,16 @@ static void has_no(struct lk__etcd_recipe *recipe, struct lk__bytes key, struct 
 	otherwise(recipe, (struct lk__etcd_op){.range = count});
 }
 
+/* Nor one of a semaphore whose key has ended before its tickets. */
 static void is_only_a_lock(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *queue)
 {
 	static const char nouns[] = {LK__ETCD_SEMAPHORE, LK__ETCD_LATCH};
+	struct lk__bytes tickets;
 
 	for (size_t i = 0; i < sizeof(nouns); i++)
 		has_no(recipe, noun_key(recipe, queue, nouns[i]), (struct lk__bytes){0});
+	tickets = queue_key(recipe, queue, LK__ETCD_SEMAPHORE);
+	has_no(recipe, tickets, end_of(recipe, tickets));
 }
 
 static void is_in_its_era(struct lk__etcd_recipe *recipe, const struct lk__etcd_queue *queue)
