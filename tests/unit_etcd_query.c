@@ -262,6 +262,9 @@ TEST(name_of_another_kind_is_foreign)
 	ve_put("lk/Dname", "1");
 	ck_assert_int_eq(ask_show(0, "name", 0), LK_EFOREIGN);
 	ve_delete("lk/Dname");
+	ve_put("lk/S/name/ticket", "1");
+	ck_assert_int_eq(ask_show(0, "name", 0), LK_EFOREIGN);
+	ve_delete("lk/S/name/ticket");
 	ck_assert_int_eq(ask_show(0, "name", 0), LK_OK);
 	ve_end();
 }

@@ -71,6 +71,7 @@ void lk__etcd_show(struct lk__etcd_query *query, const struct lk__etcd_queue *qu
 	begin(query);
 	read_queue(query, queue, LK__ETCD_LOCK, limit);
 	read_noun(query, queue, LK__ETCD_SEMAPHORE);
+	read_queue(query, queue, LK__ETCD_SEMAPHORE, 1);
 	read_noun(query, queue, LK__ETCD_LATCH);
 }
 

@@ -92,7 +92,7 @@ static bool see_tickets(const struct lk__etcd_queue *queue, const char *nonce,
 bool lk__etcd_see_show(const struct lk__etcd_queue *queue, const char *nonce, const void *answer,
                        size_t len, struct lk__etcd_shown *shown, struct lk__listing *listing)
 {
-	static const char nouns[] = {LK__ETCD_SEMAPHORE, LK__ETCD_LATCH};
+	static const char kinds[] = {LK__ETCD_SEMAPHORE, LK__ETCD_SEMAPHORE, LK__ETCD_LATCH};
 	struct lk__etcd_range_answer range;
 	struct lk__pb_list responses;
 
@@ -100,11 +100,11 @@ bool lk__etcd_see_show(const struct lk__etcd_queue *queue, const char *nonce, co
 	if (!read_txn(answer, len, &responses) || !next_range(&responses, &range) ||
 	    !see_tickets(queue, nonce, &range, shown, listing))
 		return false;
-	for (size_t i = 0; i < sizeof(nouns); i++) {
+	for (size_t i = 0; i < sizeof(kinds); i++) {
 		if (!next_range(&responses, &range))
 			return false;
 		if (range.count > 0 && !shown->is_held)
-			shown->other_kind = nouns[i];
+			shown->other_kind = kinds[i];
 	}
 	return true;
 }
