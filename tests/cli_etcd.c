@@ -169,7 +169,10 @@ TEST_LIMIT(what_etcd_does_not_have_is_refused_with_a_reason, 60)
 
 	begin();
 	RUNS(64, &cmd, "latchkey", "rate", "--limit", "2", "--per", "1", "b", "true");
-	expect(cmd.err, "no rate limit on etcd");
+	expect(cmd.err, "cannot acquire \"b\": no rate limit on etcd");
+	RUNS(0, &cmd, "latchkey", "lock", "-n", "b", "true"); /* it is no semaphore now */
+	RUNS(64, &cmd, "latchkey", "rate", "--limit", "2", "--per", "1", "--url",
+	     "etcds://127.0.0.1:1", "b", "true");
 	snprintf(url, sizeof(url), "%s", etcd_url(&shared, "", "?grace=1000"));
 	RUNS(64, &cmd, "latchkey", "lock", "--url", url, "a", "true");
 	expect(cmd.err, "--url: grace: etcd loses no grants");

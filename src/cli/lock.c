@@ -115,6 +115,20 @@ static int report_not_acquired(struct session *session)
 	return status;
 }
 
+/* The library refuses only the turn, when its semaphore has been made. */
+static bool is_refused(struct session *session, const struct store *store, int *status)
+{
+	struct acquire *acquire = &session->acquire;
+
+	if (session->options->verb != VERB_RATE || !store_is_etcd(store))
+		return false;
+	acquire->err = LK_EUNSUPPORTED;
+	snprintf(acquire->message, sizeof(acquire->message),
+	         "no rate limit on etcd: its transactions have no clock; use one Redis server");
+	*status = report_not_acquired(session);
+	return true;
+}
+
 /* Handle pending signals while no command runs.  Returns one that ends programs, else 0. */
 static int take_signals(struct session *session)
 {
@@ -364,6 +378,10 @@ int verb_lock(const struct options *options)
 	}
 	if (!store_find(&store, options, &status)) {
 		session.report.outcome = "error";
+		conclude(&session, status);
+		return status;
+	}
+	if (is_refused(&session, &store, &status)) {
 		conclude(&session, status);
 		return status;
 	}

@@ -199,6 +199,11 @@ bool store_is_quorum(const struct store *store)
 	       !strncmp(store->url, "rediss+quorum:", 14);
 }
 
+bool store_is_etcd(const struct store *store)
+{
+	return !strncmp(store->url, "etcd:", 5) || !strncmp(store->url, "etcds:", 6);
+}
+
 void store_servers(const struct store *store, char *text, size_t size)
 {
 	const char *begin = strstr(store->url, "://"), *end;

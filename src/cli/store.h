@@ -32,6 +32,7 @@ lk_err store_open(struct store *store, lk_client **client);
 /* If err, from a call with the URL, is an error in the URL, remember it for store_errmsg(). */
 void store_judge(struct store *store, lk_err err);
 bool store_is_quorum(const struct store *store);
+bool store_is_etcd(const struct store *store);
 /* The servers of a quorum as its log names them, "h1:6379, h2:6379"; cut after a whole one. */
 void store_servers(const struct store *store, char *text, size_t size);
 /* lk_errmsg(), with the origin of an invalid URL. */
