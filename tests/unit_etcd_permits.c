@@ -4,6 +4,8 @@
 #include "harness/test.h"
 #include "harness/virtual_etcd.h"
 
+#include "etcd/session_parts.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -406,6 +408,34 @@ TEST(semaphore_that_has_vanished_is_made_again)
 	ve_pass(100);
 	try(0, 1, LK_EBUSY); /* tickets that stand count */
 	release(1, op->fence);
+	ve_end();
+}
+
+/* By an operator, or since a backup without it was restored: its lease lives on. */
+TEST(ticket_of_a_waiter_that_was_deleted_is_put_again)
+{
+	const struct lk__etcd_own_ticket *ticket = NULL;
+	struct lk__op *op, *other;
+	uint64_t fence;
+	char key[100];
+
+	start(2, false);
+	fence = hold(0, 2);
+	op = wait_for(1, 2);
+	other = wait_for(1, 1);
+	while ((ticket = lk__etcd_each(&ve.client[1].session, ticket)) && ticket->permits != 2)
+		;
+	ck_assert_ptr_nonnull(ticket);
+	snprintf(key, sizeof(key), "lk/S/name/%s%s", ve.client[1].session.client, ticket->nonce);
+	ve_delete(key);
+	ve_pass(15000); /* it has looked */
+	ve_waits(op);
+	ve_done(other, LK_OK);
+	ck_assert_int_eq(ve_permit_tickets(), 3);
+	release(0, fence);
+	ve_done(op, LK_OK);
+	release(1, op->fence);
+	release(1, other->fence);
 	ve_end();
 }
 

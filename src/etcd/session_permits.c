@@ -364,8 +364,10 @@ static bool saw_ask(struct lk__etcd_session *session, const struct lk__etcd_call
 	if (seen->is_past)
 		return false;
 	job->was_seen = !seen->has_put;
-	if (!seen->created)
+	if (!seen->created) {
+		ticket->created = 0; /* it is not there, or not any more: put it */
 		return true;
+	}
 	ticket->stored = ticket->permits;
 	if (!seen->has_put && !noun->mod) {
 		ticket->created = seen->created;
