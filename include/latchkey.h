@@ -928,7 +928,7 @@ typedef struct lk_ticket {
 	lk_party party;
 	int64_t permits;
 	uint64_t fence;
-	int64_t held_ms;       /* since the grant, by the store's clock */
+	int64_t held_ms;       /* since the grant, by the store's clock; -1 = unknown (etcd) */
 	int64_t lease_left_ms; /* until the lease ends, unless it is renewed */
 	int64_t reserved[8];   /* zero */
 } lk_ticket;
@@ -1142,8 +1142,8 @@ typedef struct lk_memory {
 
 /* Ask for the server's memory.  If the server has lost it, the client notices.  In a Cluster each
  * master has a memory of its own: all are asked, and *memory is the one whose grace is the longest.
- * LK_EUNSUPPORTED: the servers of a quorum have no grace, but do not vote after a loss.  Other
- * errors as lk_lock_query().  Any thread. */
+ * LK_EUNSUPPORTED: the servers of a quorum have no grace, but do not vote after a loss; etcd has
+ * none, since it forgets no hold.  Other errors as lk_lock_query().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_client_memory(lk_client *client, lk_memory *memory);
 
 /* End the grace of that memory now, for all clients.  Calls that wait already notice it at their
@@ -1154,7 +1154,7 @@ LK_API LK_MUST_USE lk_err lk_client_memory(lk_client *client, lk_memory *memory)
  * this memory (LK_EMISMATCH); after an error some may have ended.
  *
  * LK_OK, LK_EABSENT (no grace, or it is over), LK_EMISMATCH (the server has another memory),
- * LK_EUNSUPPORTED (a quorum); other
+ * LK_EUNSUPPORTED (a quorum, etcd); other
  * errors as lk_lock_query(); after LK_EUNKNOWN the grace may have ended.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_client_end_grace(lk_client *client, const lk_memory *memory);
 

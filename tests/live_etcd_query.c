@@ -149,6 +149,18 @@ static bool count_name(void *arg, const char *name, size_t len)
 	return true;
 }
 
+TEST_LIMIT(there_is_no_grace_to_show_or_to_end, 60)
+{
+	lk_client *client = labelled("first");
+	lk_memory memory;
+
+	EXPECT(lk_client_memory(client, &memory), LK_EUNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "etcd has no grace"));
+	EXPECT(lk_client_end_grace(client, NULL), LK_EUNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "etcd has no grace"));
+	OK(lk_client_close(client));
+}
+
 TEST_LIMIT(names_are_listed, 60)
 {
 	lk_client *client = labelled("x");

@@ -209,6 +209,8 @@ void lk__etcd_query(struct lk__etcd_session *session, struct lk__etcd_job *job)
 {
 	static const struct lk__etcd_outcome unsupported = {.err = LK_EUNSUPPORTED,
 	                                                    .text = "not supported on etcd"};
+	static const struct lk__etcd_outcome no_grace = {
+		.err = LK_EUNSUPPORTED, .text = "etcd has no grace: it forgets no hold"};
 	struct lk__etcd_queue queue = lk__etcd_queue_for(session, job);
 	struct lk__etcd_query query;
 
@@ -228,6 +230,8 @@ void lk__etcd_query(struct lk__etcd_session *session, struct lk__etcd_job *job)
 		introduce(session, job);
 	} else if (job->kind == LK__FORGET || job->kind == LK__PING) {
 		lk__etcd_done(job, &done); /* details end with the home lease */
+	} else if (job->kind == LK__RECALL || job->kind == LK__END_GRACE) {
+		lk__etcd_refuse(job, &no_grace);
 	} else {
 		lk__etcd_refuse(job, &unsupported);
 	}
