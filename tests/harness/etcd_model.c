@@ -134,22 +134,35 @@ int64_t em_revision(const struct etcd_model *model)
 	return model->store.revision;
 }
 
-void em_each_key(const struct etcd_model *model, em_key_fn *fn, void *arg)
+void em_each_key_at(const struct etcd_model *model, int64_t revision, em_key_fn *fn, void *arg)
 {
 	const struct em_store *store = &model->store;
 
 	EM_EACH(size_t, last, store->keys)
 	{
-		const struct em_record *record = EM_AT(store->records, struct em_record, *last);
-		struct lk__etcd_kv kv = {em_store_bytes(store, record->key),
-		                         em_store_bytes(store, record->value),
-		                         record->create,
-		                         record->mod,
-		                         record->version,
-		                         record->lease};
-		if (record->version)
-			fn(arg, &kv);
+		const struct em_record *record = em_store_as_of(
+			store, EM_AT(store->records, struct em_record, *last), revision);
+		struct lk__etcd_kv kv;
+		if (!record)
+			continue;
+		kv = (struct lk__etcd_kv){em_store_bytes(store, record->key),
+		                          em_store_bytes(store, record->value),
+		                          record->create,
+		                          record->mod,
+		                          record->version,
+		                          record->lease};
+		fn(arg, &kv);
 	}
+}
+
+void em_each_key(const struct etcd_model *model, em_key_fn *fn, void *arg)
+{
+	em_each_key_at(model, INT64_MAX, fn, arg);
+}
+
+int64_t em_compacted(const struct etcd_model *model)
+{
+	return model->store.compacted;
 }
 
 /* ---- Answers ----------------------------------------------------------------------------------

@@ -167,6 +167,10 @@ void em_deny(struct etcd_model *model, const char *prefix);
 /* All keys that are there, by name; the function does not change the model. */
 typedef void em_key_fn(void *arg, const struct lk__etcd_kv *kv);
 void em_each_key(const struct etcd_model *model, em_key_fn *fn, void *arg);
+/* ... that were there at that revision, which was not compacted. */
+void em_each_key_at(const struct etcd_model *model, int64_t revision, em_key_fn *fn, void *arg);
+/* The first revision that is known. */
+int64_t em_compacted(const struct etcd_model *model);
 /* Does the leader know it?  Its time to live; 0 = no. */
 int64_t em_lease_ttl_s(const struct etcd_model *model, int64_t lease);
 

@@ -130,6 +130,9 @@ struct em_record *em_store_found(const struct em_store *store, size_t index);
 /* The key at that revision; NULL = it is not there. */
 struct em_record *em_store_find(const struct em_store *store, struct lk__bytes key,
                                 int64_t revision);
+/* What the record's key was at that revision. */
+struct em_record *em_store_as_of(const struct em_store *store, struct em_record *record,
+                                 int64_t revision);
 struct em_record *em_store_put(struct em_store *store, struct lk__bytes key, struct lk__bytes value,
                                int64_t lease);
 void em_store_delete(struct em_store *store, const struct em_record *record);

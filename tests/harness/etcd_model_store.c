@@ -146,9 +146,8 @@ static size_t first_key(const struct em_store *store, struct lk__bytes name)
 	return low;
 }
 
-/* What the record's key was at that revision. */
-static struct em_record *as_of(const struct em_store *store, struct em_record *record,
-                               int64_t revision)
+struct em_record *em_store_as_of(const struct em_store *store, struct em_record *record,
+                                 int64_t revision)
 {
 	while (record->mod > revision && record->previous)
 		record = record_at(store, record->previous - 1);
@@ -163,7 +162,7 @@ size_t em_store_scan(struct em_store *store, struct lk__bytes key, struct lk__by
 		struct em_record *record = last_of(store, i);
 		if (!em_in_range(em_store_bytes(store, record->key), key, end))
 			break;
-		record = as_of(store, record, revision);
+		record = em_store_as_of(store, record, revision);
 		if (record)
 			*(size_t *)em_vec_add(&store->found) =
 				(size_t)(record - record_at(store, 0));
@@ -184,7 +183,7 @@ struct em_record *em_store_find(const struct em_store *store, struct lk__bytes k
 	if (at == store->keys.count ||
 	    !lk__bytes_equal(em_store_bytes(store, last_of(store, at)->key), key))
 		return NULL;
-	return as_of(store, last_of(store, at), revision);
+	return em_store_as_of(store, last_of(store, at), revision);
 }
 
 /* ---- Changes ----------------------------------------------------------------------------------
