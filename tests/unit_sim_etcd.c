@@ -27,10 +27,14 @@ TEST_LIMIT(seeds_find_nothing, 240)
 	/* Otherwise they have explored nothing. */
 	ck_assert_int_gt(sum.grants, 300);
 	ck_assert_int_gt(sum.waits, 100);
+	ck_assert_int_gt(sum.openings, 20);
+	ck_assert_int_gt(sum.counted, 100);
+	ck_assert_int_gt(sum.released, 100);
 	ck_assert_int_gt(sum.losses, 0);
 	ck_assert_int_gt(sum.faults[SIM_HALT] + sum.faults[SIM_FREEZE] + sum.faults[SIM_APART], 5);
 	ck_assert_int_gt(sum.faults[SIM_ELECT] + sum.faults[SIM_RESTART], 2);
 	ck_assert_int_gt(sum.faults[SIM_REVOKE] + sum.faults[SIM_BREAK], 0);
+	ck_assert_int_gt(sum.faults[SIM_RESIZE] + sum.faults[SIM_RESET], 0);
 }
 
 TEST_LIMIT(same_seed_is_the_same_run, 120)

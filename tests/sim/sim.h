@@ -20,6 +20,7 @@
  *   sim_etcd.c       a cluster of etcd: its members, and what fails there
  *   sim_etcd_link.c  ... connections to them
  *   sim_etcd_client.c    ... each client's session
+ *   sim_etcd_asks.c  ... queries of clients
  *   sim_callers.c    threads that acquire, hold and release; at random, or by a scene
  *   sim_latches.c    threads that await, count down, set and remove
  *   sim_check*.c     the promises: what they read, at which moment, and what a fault excuses
@@ -34,6 +35,7 @@
 #include "core/core.h"
 #include "core/session.h"
 #include "core/latch.h"
+#include "core/query.h"
 #include "lua_store.h"
 #include "promises/promises.h"
 #include "redis/codec.h"
@@ -259,6 +261,7 @@ struct sim_caller {
 	char nonce[LK__NONCE_SIZE];   /* of the ticket that its end releases */
 	uint64_t step_number, step_generation; /* its step's, 0 = not sent yet */
 	const struct sim_lane *asks;           /* SIM_ASKING: over that one */
+	struct lk__query *query;               /* ... of etcd: the question */
 	uint32_t legs; /* of its hold in a quorum: servers whose legs were valid at its begin */
 	uint32_t held, left; /* ... at its release; of these, where the first leave found the leg */
 	uint32_t broken;     /* ... and where an operator had broken it before */
@@ -537,6 +540,7 @@ void sim_latch_answered(struct sim_caller *caller, bool answered);
 /* An operator changes it; at the end of the run, wakes all waiters. */
 void sim_latch_open_all(struct sim *sim);
 void sim_latch_change(struct sim *sim, int name, uint64_t chance);
+struct lk__details sim_latch_any_set(uint64_t chance);
 
 /* sim_trace.c */
 void sim_trace(struct sim *sim, const struct sim_client *client, const char *fmt, ...)

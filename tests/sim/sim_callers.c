@@ -80,7 +80,7 @@ void sim_caller_limit(struct sim_caller *caller, int64_t wait_ns)
 bool sim_caller_is_inside(const struct sim_caller *caller)
 {
 	return caller->doing != SIM_IDLE && caller->doing != SIM_HOLDING &&
-	       caller->doing != SIM_ASKING;
+	       (caller->doing != SIM_ASKING || caller->query);
 }
 
 void sim_caller_free(struct sim_caller *caller)
@@ -150,7 +150,7 @@ static void start_call(struct sim_caller *caller, bool forgets)
 		return;
 	}
 	waiter->permits = caller->count;
-	waiter->forget = caller->queue->fixed && forgets;
+	waiter->forget = caller->queue->fixed && forgets && !client->sim->plan->etcd;
 	waiter->spare_queue = malloc(sizeof(*waiter->spare_queue));
 	lk__core_acquire_permits(&client->core, sim_local(client), waiter);
 }
@@ -197,12 +197,14 @@ static void act(struct sim_caller *caller)
 	start_call(caller, true);
 }
 
-/* A quorum and etcd have locks only. */
+/* A quorum has locks only, and etcd no rates. */
 static uint32_t names_of(const struct sim *sim)
 {
-	uint32_t locks = sim->plan->names & ((1u << SIM_LOCKS) - 1);
+	uint32_t rates = sim->plan->etcd ? 1u << SIM_RATE : 0;
+	uint32_t known = sim->plan->quorum ? (1u << SIM_LOCKS) - 1 : ~rates;
+	uint32_t names = sim->plan->names & known;
 
-	return !sim->plan->quorum && !sim->plan->etcd ? sim->plan->names : locks ? locks : 1;
+	return names ? names : 1;
 }
 
 static void begin(struct sim_caller *caller)
@@ -410,6 +412,11 @@ void sim_caller_done(struct sim_caller *caller)
 	caller->cancel_ns = LK__NEVER;
 	sim->tally.unknown += err == LK_EUNKNOWN;
 	sim_check_counted(caller, was, err);
+	if (was == SIM_ASKING) {
+		sim_etcd_asked(caller, err);
+		free_spares(caller);
+		return;
+	}
 	if (was == SIM_AWAITING || was == SIM_STEPPING) {
 		sim_latch_done(caller, was);
 		free_spares(caller);

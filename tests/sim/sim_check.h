@@ -57,6 +57,9 @@ void sim_check_permits(struct sim *sim, struct sim_name *name, const struct sim_
                        const struct promise_run *run);
 void sim_check_latch(struct sim *sim, struct sim_name *name, const struct store_view *before,
                      const struct sim_call *call, const struct lk__answer *answer);
+/* A step counts. */
+void sim_check_count(struct sim *sim, struct sim_name *name, const struct store_view *before,
+                     const struct sim_call *call);
 void sim_check_opened(struct sim *sim, int name, const char *text);
 void sim_check_latch_now(struct sim *sim, struct sim_name *name);
 void sim_check_latch_forced(struct sim *sim, struct sim_name *name);

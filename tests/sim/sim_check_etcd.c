@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The promises on etcd.  The keys are the truth: the first ticket of a lock's queue holds it.  So a
  * hold that its client believes in is the first ticket, and the first ticket's client soon knows
- * it.  Only what an operator has ended is excused. */
+ * it.  Only what an operator has ended is excused.  What the store had is read revision by
+ * revision. Semaphores and latches: sim_check_etcd_permits.c, sim_check_etcd_latch.c. */
 #include "sim.h"
 
 #include <string.h>
@@ -32,14 +33,14 @@ static bool is_broken(const struct sim *sim, int64_t created)
 	return false;
 }
 
-static bool is_ended(const struct sim *sim, const struct lk__hold *hold)
+bool sim_etcd_is_ended(const struct sim *sim, const struct lk__hold *hold)
 {
 	return is_broken(sim, (int64_t)(hold->ticket->fence / LK__ETCD_FENCES));
 }
 
 /* ---- What the store has ------------------------------------------------------------------- */
 
-static int number_of(const char *digits, int count)
+int sim_etcd_number(const char *digits, int count)
 {
 	int number = 0;
 
@@ -48,25 +49,42 @@ static int number_of(const char *digits, int count)
 	return number;
 }
 
+static bool begins(const struct lk__etcd_kv *kv, const char *text)
+{
+	size_t len = strlen(text);
+
+	return kv->key.len > len && !memcmp(kv->key.data, text, len);
+}
+
+static bool read_noun(struct sim_etcd *etcd, const struct lk__etcd_kv *kv)
+{
+	const char *key = kv->key.data;
+
+	return kv->key.len == sizeof("lk/Spool0") - 1 && begins(kv, "lk/Spool") &&
+	       lk__etcd_read_noun(&etcd->nouns[key[8] - '0'], kv);
+}
+
 static void read_key(void *arg, const struct lk__etcd_kv *kv)
 {
 	struct sim_etcd *etcd = arg;
 	const char *key = kv->key.data;
 	struct sim_etcd_ticket *ticket = &etcd->tickets[etcd->ticket_count];
 
-	if (kv->key.len > 5 && (!memcmp(key, "lk/e/", 5) || !memcmp(key, "lk/c/", 5)))
+	if (begins(kv, "lk/e/") || begins(kv, "lk/c/") || read_noun(etcd, kv) ||
+	    (begins(kv, "lk/D") && sim_etcd_read_latch(etcd, kv)))
 		return;
-	if (kv->key.len != KEY_LEN || memcmp(key, "lk/L/lock", 9) != 0 ||
+	if (kv->key.len != KEY_LEN || (!begins(kv, "lk/L/lock") && !begins(kv, "lk/S/pool")) ||
 	    etcd->ticket_count == SIM_ETCD_TICKETS) {
 		snprintf(etcd->strange, sizeof(etcd->strange), "%.*s", (int)kv->key.len, key);
 		return;
 	}
 	etcd->ticket_count++;
 	*ticket = (struct sim_etcd_ticket){.name = key[9] - '0',
-	                                   .slot = number_of(key + 12, 2),
-	                                   .life = number_of(key + 15, 5),
+	                                   .slot = sim_etcd_number(key + 12, 2),
+	                                   .life = sim_etcd_number(key + 15, 5),
 	                                   .created = kv->create_revision,
-	                                   .lease = kv->lease};
+	                                   .lease = kv->lease,
+	                                   .permits = lk__etcd_read_permits(kv->value)};
 	memcpy(ticket->nonce, key + 33, LK__NONCE_SIZE - 1);
 }
 
@@ -87,16 +105,36 @@ void sim_etcd_revoke(struct sim *sim, int64_t lease)
 	break_revoked(sim);
 }
 
-void sim_etcd_look(struct sim *sim)
+static void look_at(struct sim *sim, int64_t revision)
 {
 	struct sim_etcd *etcd = &sim->etcd;
 
-	if (etcd->seen_revision == em_revision(etcd->model))
-		return;
-	etcd->seen_revision = em_revision(etcd->model);
+	etcd->former_count = etcd->ticket_count;
+	memcpy(etcd->former, etcd->tickets, sizeof(*etcd->tickets) * (size_t)etcd->ticket_count);
 	etcd->ticket_count = 0;
-	em_each_key(etcd->model, read_key, etcd);
+	memset(etcd->nouns, 0, sizeof(etcd->nouns));
+	for (int i = SIM_RATE + 1; i < SIM_NAMES; i++) {
+		etcd->former_latches[i] = etcd->latches[i];
+		etcd->latches[i].is_there = false;
+		etcd->latches[i].own_count = etcd->latches[i].step_keys = 0;
+	}
+	em_each_key_at(etcd->model, revision, read_key, etcd);
 	break_revoked(sim);
+	sim_etcd_look_permits(sim);
+	sim_etcd_look_latches(sim);
+}
+
+void sim_etcd_look(struct sim *sim)
+{
+	struct sim_etcd *etcd = &sim->etcd;
+	int64_t last = em_revision(etcd->model), next = etcd->seen_revision + 1;
+
+	if (next < em_compacted(etcd->model))
+		next = em_compacted(etcd->model);
+	for (; next <= last; next++) {
+		etcd->seen_revision = next;
+		look_at(sim, next);
+	}
 }
 
 static const struct sim_etcd_ticket *first_of(const struct sim *sim, int name)
@@ -111,7 +149,7 @@ static const struct sim_etcd_ticket *first_of(const struct sim *sim, int name)
 	return first;
 }
 
-static const struct sim_etcd_ticket *find(const struct sim *sim, const char *nonce)
+const struct sim_etcd_ticket *sim_etcd_find(const struct sim *sim, const char *nonce)
 {
 	for (int i = 0; i < sim->etcd.ticket_count; i++)
 		if (!strcmp(sim->etcd.tickets[i].nonce, nonce))
@@ -119,7 +157,7 @@ static const struct sim_etcd_ticket *find(const struct sim *sim, const char *non
 	return NULL;
 }
 
-static struct sim_client *client_of(struct sim *sim, const struct sim_etcd_ticket *ticket)
+struct sim_client *sim_etcd_client_of(struct sim *sim, const struct sim_etcd_ticket *ticket)
 {
 	struct sim_client *client = &sim->clients[ticket->slot];
 
@@ -145,16 +183,21 @@ void sim_etcd_check_backed(struct sim_client *client, const struct lk__hold *hol
 	struct sim *sim = client->sim;
 	int index = name_of(hold->name);
 	const struct sim_name *name = &sim->names[index];
-	const struct sim_etcd_ticket *ticket = find(sim, hold->ticket->nonce);
+	const struct sim_etcd_ticket *ticket = sim_etcd_find(sim, hold->ticket->nonce);
 	const struct sim_etcd_ticket *first = first_of(sim, index);
 
-	if (is_ended(sim, hold))
+	if (sim_etcd_is_ended(sim, hold))
 		return;
 	if (!ticket || ticket->slot != client->slot || ticket->life != client->life)
 		sim_keep_of(sim, name, PROMISE_VALIDITY, promise_validity(false, 0, 0));
-	else if (first != ticket)
-		sim_fail(sim, PROMISE_OWNER, "%s: c%02d believes in a ticket that is not the first",
-		         name->text, client->slot);
+	else if (name->kind == LK_KIND_LOCK ? first != ticket : !ticket->granted_ns)
+		sim_fail(sim, PROMISE_OWNER, "%s: c%02d believes in a ticket that is not %s",
+		         name->text, client->slot,
+		         name->kind == LK_KIND_LOCK ? "the first" : "granted");
+	else if (name->kind == LK_KIND_SEMAPHORE && hold->count > ticket->permits)
+		sim_fail(sim, PROMISE_PERMITS, "%s: c%02d believes in %u permits of %lld",
+		         name->text, client->slot, (unsigned)hold->count,
+		         (long long)ticket->permits);
 	else if (hold->fence / LK__ETCD_FENCES != (uint64_t)ticket->created)
 		sim_fail(sim, PROMISE_FENCE, "%s: fence %llu of a ticket created at %lld",
 		         name->text, (unsigned long long)hold->fence, (long long)ticket->created);
@@ -170,7 +213,8 @@ static void check_alone(struct sim *sim, const struct sim_name *name)
 		const struct lk__hold *hold = client->alive ? client->core.all_holds : NULL;
 		for (; hold; hold = hold->next)
 			used += name_of(hold->name) == name->index && hold->ticket &&
-			        lk__hold_left_ns(hold, sim_local(client)) && !is_ended(sim, hold);
+			        lk__hold_left_ns(hold, sim_local(client)) &&
+			        !sim_etcd_is_ended(sim, hold);
 	}
 	sim_keep_of(sim, name, PROMISE_EXCLUSION, promise_exclusion(used));
 }
@@ -178,7 +222,7 @@ static void check_alone(struct sim *sim, const struct sim_name *name)
 /* Its client waits for it, or believes in it. */
 static bool is_in_use(struct sim *sim, const struct sim_etcd_ticket *ticket)
 {
-	const struct sim_client *client = client_of(sim, ticket);
+	const struct sim_client *client = sim_etcd_client_of(sim, ticket);
 	const struct lk__ticket *own =
 		client ? lk__ticket_find(&client->core, ticket->nonce) : NULL;
 
@@ -190,14 +234,15 @@ static bool is_in_use(struct sim *sim, const struct sim_etcd_ticket *ticket)
 static void check_order(struct sim *sim, const struct sim_name *name, const struct lk__hold *hold)
 {
 	struct promise_waiter queue[SIM_ETCD_TICKETS];
-	const struct sim_etcd_ticket *own = find(sim, hold->ticket->nonce);
+	const struct sim_etcd_ticket *own = sim_etcd_find(sim, hold->ticket->nonce);
 	int count = 0;
 
 	for (int i = 0; i < sim->etcd.ticket_count; i++) {
 		const struct sim_etcd_ticket *other = &sim->etcd.tickets[i];
 		if (other->name == name->index)
 			queue[count++] = (struct promise_waiter){other->nonce, other->created,
-			                                         is_in_use(sim, other)};
+			                                         !other->granted_ns &&
+			                                                 is_in_use(sim, other)};
 	}
 	sim_keep_of(sim, name, PROMISE_FIFO,
 	            promise_fifo(queue, (size_t)count, hold->ticket->nonce,
@@ -221,7 +266,7 @@ void sim_etcd_check_made(struct sim_caller *caller, const struct lk__hold *hold)
 	struct sim_client *client = caller->client;
 	struct sim *sim = client->sim;
 	const struct sim_name *name = &sim->names[caller->name];
-	struct sim_etcd_head *head = &sim->etcd.heads[caller->name];
+	struct sim_etcd_head *head;
 
 	if (hold->fence == hold->ticket->fence)
 		sim->tally.grants++;
@@ -229,8 +274,15 @@ void sim_etcd_check_made(struct sim_caller *caller, const struct lk__hold *hold)
 		sim->tally.handed_over++;
 	if (hold->handle != caller)
 		sim_fail(sim, PROMISE_GRANT, "%s: a hold of another thread", name->text);
-	if (is_ended(sim, hold))
+	if (sim_etcd_is_ended(sim, hold))
 		return;
+	if (name->kind == LK_KIND_SEMAPHORE) { /* several are granted at once */
+		sim_etcd_check_backed(client, hold);
+		check_order(sim, name, hold);
+		sim_etcd_check_permits(sim, name);
+		return;
+	}
+	head = &sim->etcd.heads[caller->name];
 	sim_keep_of(sim, name, PROMISE_FENCE, promise_fence(head->fence, hold->fence));
 	head->fence = hold->fence;
 	sim_etcd_check_backed(client, hold);
@@ -261,11 +313,16 @@ void sim_etcd_check_lost(const struct sim_client *client, const struct lk__hold 
 
 /* ---- Lost wake-ups ------------------------------------------------------------------------ */
 
-static bool is_known(const struct sim_client *client, const char *nonce)
+bool sim_etcd_is_known(const struct sim_client *client, const char *nonce)
 {
 	const struct lk__ticket *own = lk__ticket_find(&client->core, nonce);
 
 	return own && own->state == LK__HOLDING;
+}
+
+int64_t sim_etcd_wake_ns(const struct sim *sim)
+{
+	return sim_ways_ns(sim, 12) + SIM_S + (sim->plan->fault_count ? LOOK_NS + CHORE_NS : 0);
 }
 
 /* The first ticket's client knows that it holds the lock, or ends the ticket. */
@@ -273,13 +330,12 @@ static void check_head(struct sim *sim, const struct sim_name *name)
 {
 	struct sim_etcd_head *head = &sim->etcd.heads[name->index];
 	const struct sim_etcd_ticket *first = first_of(sim, name->index);
-	const struct sim_client *client = first ? client_of(sim, first) : NULL;
-	int64_t limit_ns = sim_ways_ns(sim, 12) + SIM_S;
+	const struct sim_client *client = first ? sim_etcd_client_of(sim, first) : NULL;
+	int64_t limit_ns = sim_etcd_wake_ns(sim);
 	double idle_ms;
 
-	if (sim->plan->fault_count)
-		limit_ns += LOOK_NS + CHORE_NS;
-	if (!client || strcmp(first->nonce, head->nonce) != 0 || is_known(client, first->nonce)) {
+	if (!client || strcmp(first->nonce, head->nonce) != 0 ||
+	    sim_etcd_is_known(client, first->nonce)) {
 		memcpy(head->nonce, first ? first->nonce : "", first ? LK__NONCE_SIZE : 1);
 		head->since_ns = sim->now_ns;
 		return;
@@ -299,6 +355,8 @@ void sim_etcd_check_names(struct sim *sim)
 		check_head(sim, &sim->names[i]);
 		check_alone(sim, &sim->names[i]);
 	}
+	for (int i = SIM_LOCKS; i < SIM_RATE; i++)
+		sim_etcd_check_permits(sim, &sim->names[i]);
 	for (int i = 0; i < sim->plan->clients; i++) {
 		struct sim_client *client = &sim->clients[i];
 		const struct lk__hold *hold = client->alive ? client->core.all_holds : NULL;
@@ -317,7 +375,7 @@ void sim_etcd_check_rest(struct sim *sim)
 {
 	for (int i = 0; i < sim->etcd.ticket_count; i++) {
 		const struct sim_etcd_ticket *ticket = &sim->etcd.tickets[i];
-		const struct sim_client *client = client_of(sim, ticket);
+		const struct sim_client *client = sim_etcd_client_of(sim, ticket);
 		if (client && sim_etcd_is_fine(client, sim_ways_ns(sim, 8) + CHORE_NS))
 			sim_fail(sim, PROMISE_REST,
 			         "all calls have ended, and a ticket of c%02d for %s is there",
@@ -332,17 +390,19 @@ static bool has_no_owner(const struct sim *sim, const struct lk__etcd_kv *kv)
 
 	if (kv->key.len < 5 + 9)
 		return true;
-	client = &sim->clients[number_of(key + 6, 2)];
-	return !client->alive || client->life != number_of(key + 9, 5);
+	client = &sim->clients[sim_etcd_number(key + 6, 2)];
+	return !client->alive || client->life != sim_etcd_number(key + 9, 5);
 }
 
 static void check_key(void *arg, const struct lk__etcd_kv *kv)
 {
 	struct sim *sim = arg;
 
-	if (!memcmp(kv->key.data, "lk/L/", 5))
+	if (begins(kv, "lk/L/") || begins(kv, "lk/S/"))
 		sim_fail(sim, PROMISE_REST, "a ticket is left: %.*s", (int)kv->key.len,
 		         (const char *)kv->key.data);
+	else if (begins(kv, "lk/S") || begins(kv, "lk/D"))
+		return; /* they are meant to last */
 	else if (has_no_owner(sim, kv))
 		sim_fail(sim, PROMISE_REST, "a key of a client that has ended is left: %.*s",
 		         (int)kv->key.len, (const char *)kv->key.data);
@@ -352,6 +412,9 @@ static void check_key(void *arg, const struct lk__etcd_kv *kv)
 void sim_etcd_check_end(struct sim *sim)
 {
 	em_each_key(sim->etcd.model, check_key, sim);
+	for (int i = SIM_LOCKS; i < SIM_NAMES; i++)
+		if (sim->etcd.latches[i].step_keys && !sim->etcd.latches[i].is_there)
+			sim_fail(sim, PROMISE_REST, "steps of %s are left", sim->names[i].text);
 	for (int i = 0; i < sim->plan->clients; i++) {
 		const struct lk__etcd_session *session = &sim->etcd.clients[i].session;
 		if (sim->clients[i].alive &&

@@ -61,8 +61,8 @@ static int times_counted(const struct sim_count *count, int slot, int life, uint
 	return times;
 }
 
-static void count_step(struct sim *sim, struct sim_name *name, const struct store_view *before,
-                       const struct sim_call *call)
+void sim_check_count(struct sim *sim, struct sim_name *name, const struct store_view *before,
+                     const struct sim_call *call)
 {
 	struct sim_count *count = &name->count;
 	int64_t expected = before->count > call->n ? before->count - call->n : 0;
@@ -122,7 +122,7 @@ void sim_check_latch(struct sim *sim, struct sim_name *name, const struct store_
 		if (!step)
 			sim_fail(sim, PROMISE_STEP, "%s was counted without a step", name->text);
 		else
-			count_step(sim, name, before, call);
+			sim_check_count(sim, name, before, call);
 	} else if (step && call->request && answer->kind == LK__STEPPED && answer->counted &&
 	           name->count.step_count < SIM_COUNTED) {
 		sim_keep_of(sim, name, PROMISE_RESULT,
@@ -176,7 +176,7 @@ void sim_check_awaited(struct sim_caller *caller, lk_err err)
 		.success = true,
 		.unsent = true,
 		.refusal = sim->tally.faults[SIM_REFUSE] > 0 ||
-	                   (sim->plan->cluster &&
+	                   ((sim->plan->cluster || sim->plan->etcd) &&
 	                    !sim_is_fine(caller->client, sim->now_ns - caller->began_ns)),
 		.close = true,
 		.busy = true,
@@ -214,7 +214,7 @@ void sim_check_stepped(struct sim_caller *caller, lk_err err)
 		.silence = true,
 		.unsent = true,
 		.refusal = sim->tally.faults[SIM_REFUSE] > 0 ||
-	                   (sim->plan->cluster &&
+	                   ((sim->plan->cluster || sim->plan->etcd) &&
 	                    !sim_is_fine(caller->client, sim->now_ns - caller->began_ns)),
 		.close = true,
 		.absence = true,

@@ -145,6 +145,8 @@ void sim_etcd_happen(struct sim *sim)
 		etcd->compact_revision = em_revision(etcd->model);
 		etcd->compact_ns = sim->now_ns + COMPACT_NS;
 	}
+	if (sim->ending && em_leader(etcd->model) >= 0)
+		sim_etcd_open_all(sim);
 	for (struct sim_link *link = sim->links; link; link = link->next)
 		while (is_past(link) && sim_etcd_link_first(link, true) <= sim->now_ns)
 			sim_etcd_link_serve(link);
@@ -174,8 +176,9 @@ static void delete_ticket(struct sim *sim, const struct sim_etcd_ticket *ticket)
 	char key[100], bytes[200];
 	struct lk__pb_writer writer;
 
-	snprintf(key, sizeof(key), "lk/L/%s/c%02d_%05d_aaaaaaaaaaaa%s",
-	         sim->names[ticket->name].text, ticket->slot, ticket->life, ticket->nonce);
+	snprintf(key, sizeof(key), "lk/%c/%s/c%02d_%05d_aaaaaaaaaaaa%s",
+	         ticket->name < SIM_LOCKS ? 'L' : 'S', sim->names[ticket->name].text, ticket->slot,
+	         ticket->life, ticket->nonce);
 	lk__pb_writer_init(&writer, bytes, sizeof(bytes));
 	lk__etcd_put_delete(&writer, &(struct lk__etcd_delete){.key = lk__bytes_of(key)});
 	sim_etcd_operate(sim, "/etcdserverpb.KV/DeleteRange",
@@ -324,6 +327,10 @@ bool sim_etcd_hurt(struct sim *sim, const struct sim_fault *fault, struct sim_ra
 	case SIM_BREAK:
 	case SIM_REVOKE:
 		operate(sim, fault, random);
+		return true;
+	case SIM_RESIZE:
+	case SIM_RESET:
+		sim_etcd_command(sim, fault, random);
 		return true;
 	case SIM_COMPACT:
 		compact(sim, em_revision(sim->etcd.model));

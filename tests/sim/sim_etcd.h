@@ -6,20 +6,24 @@
 
 #include "core/core.h"
 #include "etcd/endpoints.h"
+#include "etcd/latch.h"
 #include "etcd/session.h"
 #include "etcd_model.h"
 #include "sim_plan.h"
 
 #define SIM_ETCD_SENT 512     /* requests of a client without an answer */
 #define SIM_ETCD_CALLS 1024   /* calls of a connection that have not ended */
-#define SIM_ETCD_TICKETS 1024 /* of all locks */
+#define SIM_ETCD_TICKETS 1024 /* of all locks and semaphores */
 #define SIM_ETCD_BROKEN 128   /* ended by hand, the last ones */
+#define SIM_ETCD_OWN 128      /* clients that have counted a latch down, since it was set */
+#define SIM_ETCD_STEPS 64     /* of a client, the last ones that it has sent */
 
 struct sim;
 struct sim_caller;
 struct sim_client;
 struct sim_fault;
 struct sim_link;
+struct sim_name;
 struct sim_random;
 
 enum sim_letter_kind {
@@ -78,6 +82,11 @@ struct sim_etcd_client {
 	lk_err err;
 	int64_t apart_ns[EM_MEMBERS_MAX]; /* nothing passes between it and that member */
 	int handed[SIM_LOCKS];            /* local hand-overs while others are known to wait */
+	struct sim_etcd_step {
+		int name, step_name; /* step_name: 0 = none */
+		uint64_t generation, number;
+		uint32_t n;
+	} steps[SIM_ETCD_STEPS]; /* by their number */
 };
 
 /* A ticket in the store. */
@@ -85,6 +94,26 @@ struct sim_etcd_ticket {
 	int name, slot, life;
 	char nonce[LK__NONCE_SIZE];
 	int64_t created, lease;
+	/* Of a semaphore: */
+	int64_t permits;
+	int64_t granted_ns; /* since when it holds them, 0 = it waits */
+	bool fits;          /* into the present capacity, with all before it; */
+	int64_t unknown_ns; /* ... since when, and its client does not know it */
+};
+
+/* What a client has counted of a latch, as the store has it. */
+struct sim_etcd_own {
+	int slot, life;
+	int64_t first, number, sum;
+};
+
+struct sim_etcd_latch {
+	bool is_there;
+	int64_t lease, mod;
+	struct lk__etcd_latch_value value;
+	struct sim_etcd_own own[SIM_ETCD_OWN];
+	int own_count;
+	int step_keys;
 };
 
 struct sim_etcd_member {
@@ -101,7 +130,14 @@ struct sim_etcd {
 	int64_t seen_revision;
 	struct sim_etcd_ticket tickets[SIM_ETCD_TICKETS];
 	int ticket_count;
-	char strange[100]; /* a key that is neither a ticket nor one of a client, "" = none */
+	struct lk__etcd_noun nouns[SIM_NAMES];
+	struct sim_etcd_latch latches[SIM_NAMES];
+	/* ... and had, before its last change: */
+	struct sim_etcd_ticket former[SIM_ETCD_TICKETS];
+	int former_count;
+	struct sim_etcd_latch former_latches[SIM_NAMES];
+	int64_t opened_all_ns; /* at the end: when an operator last tried to open all latches */
+	char strange[100];     /* a key that is none of those, nor of a client; "" = none */
 	int64_t broken[SIM_ETCD_BROKEN]; /* by the revision that created them */
 	int broken_count;
 	int64_t revoked[SIM_ETCD_BROKEN]; /* leases, perhaps a while later: the last ones */
@@ -169,6 +205,15 @@ int64_t sim_etcd_due(const struct sim_client *client);
 int64_t sim_etcd_oldest_ns(const struct sim_client *client);
 void sim_etcd_heard(struct sim_client *client, const struct sim_letter *letter);
 
+/* sim_etcd_asks.c: queries of clients, and operators that change latches */
+void sim_etcd_ask(struct sim_caller *caller, enum lk__request_kind kind,
+                  const struct lk__details *details);
+void sim_etcd_asked(struct sim_caller *caller, lk_err err);
+/* The fault is one that a client's command makes. */
+void sim_etcd_command(struct sim *sim, const struct sim_fault *fault, struct sim_random *random);
+/* At the end of the run, no latch keeps a caller waiting. */
+void sim_etcd_open_all(struct sim *sim);
+
 /* sim_check_etcd.c: the promises */
 void sim_etcd_look(struct sim *sim);
 /* An operator ends that ticket; or all under that lease, of which there may be more until then. */
@@ -179,7 +224,26 @@ void sim_etcd_check_backed(struct sim_client *client, const struct lk__hold *hol
 void sim_etcd_check_made(struct sim_caller *caller, const struct lk__hold *hold);
 void sim_etcd_check_lost(const struct sim_client *client, const struct lk__hold *hold);
 void sim_etcd_check_names(struct sim *sim);
+int sim_etcd_number(const char *digits, int count);
+bool sim_etcd_is_ended(const struct sim *sim, const struct lk__hold *hold);
+const struct sim_etcd_ticket *sim_etcd_find(const struct sim *sim, const char *nonce);
+/* The client of the ticket, NULL if that process has ended. */
+struct sim_client *sim_etcd_client_of(struct sim *sim, const struct sim_etcd_ticket *ticket);
+bool sim_etcd_is_known(const struct sim_client *client, const char *nonce);
+/* For so long the client of a ticket that is granted may not know it. */
+int64_t sim_etcd_wake_ns(const struct sim *sim);
 void sim_etcd_check_rest(struct sim *sim);
 void sim_etcd_check_end(struct sim *sim);
+
+/* sim_check_etcd_permits.c */
+void sim_etcd_look_permits(struct sim *sim);
+void sim_etcd_check_permits(struct sim *sim, const struct sim_name *name);
+
+/* sim_check_etcd_latch.c */
+/* A key below lk/D: false if it is no latch's. */
+bool sim_etcd_read_latch(struct sim_etcd *etcd, const struct lk__etcd_kv *kv);
+void sim_etcd_look_latches(struct sim *sim);
+/* The client sends a step. */
+void sim_etcd_note_step(struct sim_client *client, const struct lk__latch *latch);
 
 #endif

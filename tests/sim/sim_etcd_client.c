@@ -5,6 +5,7 @@
 
 #include "etcd/h2.h"
 #include "etcd/status.h"
+#include "store.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -243,7 +244,13 @@ void sim_etcd_flush(struct sim_client *client)
 	struct sim_etcd_client *own = sim_etcd_of(client);
 	struct lk__pending *pending;
 	struct lk__request request;
+	struct lk__channel *channel;
+	bool on;
 
+	while (link_of(client) &&
+	       (channel = lk__channels_next(&client->lane->session.channels, &on)))
+		if (!lk__etcd_session_subscribe(&own->session, channel->topic, on))
+			abort();
 	while (link_of(client) &&
 	       (pending = lk__core_next_request(&client->core, &client->lane->session,
 	                                        sim_local(client)))) {
@@ -252,11 +259,35 @@ void sim_etcd_flush(struct sim_client *client)
 			abort();
 		own->sent[own->sent_count++] = pending;
 		lk__core_request(pending, &request);
+		if (request.kind == LK__STEP)
+			sim_etcd_note_step(client, pending->latch);
 		sim_trace(client->sim, client, "sends request %d for ticket %.4s",
 		          (int)request.kind, request.ticket.nonce);
 		if (!lk__etcd_session_request(&own->session, sim_local(client), &request))
 			abort();
 	}
+}
+
+/* What has come of a latch's topic: the same as the runtime does. */
+static bool deliver_events(struct sim_client *client)
+{
+	struct lk__channels *channels = &client->lane->session.channels;
+	int64_t now_ns = sim_local(client);
+	struct lk__event event;
+	bool delivered = false;
+
+	while (link_of(client) && lk__etcd_session_event(&sim_etcd_of(client)->session, &event)) {
+		delivered = true;
+		if (event.kind == LK__EVENT_PUBLISHED)
+			lk__channels_published(channels, now_ns, event.topic, event.topic_len,
+			                       &event.message);
+		else if (event.kind == LK__EVENT_CONFIRMED)
+			lk__channels_confirmed(channels, now_ns, event.subscribed, event.topic,
+			                       event.topic_len);
+		else
+			lk__channels_refused(channels, now_ns, &event.why);
+	}
+	return delivered;
 }
 
 static bool deliver(struct sim_client *client)
@@ -265,7 +296,7 @@ static bool deliver(struct sim_client *client)
 	int64_t now_ns = sim_local(client);
 	struct lk__message message;
 	struct lk__answer answer;
-	bool delivered = false;
+	bool delivered = deliver_events(client);
 
 	while (link_of(client) && lk__etcd_session_message(&own->session, &message)) {
 		sim_trace(client->sim, client, "hears a message %d about ticket %.4s, fence %llu",
@@ -283,6 +314,7 @@ static bool deliver(struct sim_client *client)
 		sim_trace(client->sim, client, "has answer %d to request %d: fence %llu, rank %lld",
 		          (int)answer.kind, (int)pending->kind, (unsigned long long)answer.fence,
 		          (long long)answer.rank);
+		lk__etcd_session_fill(&own->session, lk__core_into(pending), &answer);
 		lk__core_answer(&client->core, now_ns, pending, &answer);
 		delivered = true;
 	}

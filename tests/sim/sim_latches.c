@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct lk__details any_set(uint64_t chance)
+struct lk__details sim_latch_any_set(uint64_t chance)
 {
 	static const int64_t open_ttls_ms[] = {1000, 5000, 60000, 86400000};
 
@@ -81,6 +81,10 @@ static void ask(struct sim_caller *caller, enum lk__request_kind kind,
 {
 	struct sim_client *client = caller->client;
 
+	if (client->sim->plan->etcd) {
+		sim_etcd_ask(caller, kind, details);
+		return;
+	}
 	caller->asks = (struct sim_lane *)caller->queue->name->session;
 	if (!caller->asks->link) {
 		sim_caller_plan(caller, client->sim->plan->idle_ns);
@@ -96,7 +100,7 @@ void sim_latch_begin(struct sim_caller *caller)
 {
 	unsigned kind = (unsigned)sim_draw(&caller->random, 100);
 	uint64_t chance = sim_draw(&caller->random, 1u << 20);
-	struct lk__details details = any_set(chance / 8);
+	struct lk__details details = sim_latch_any_set(chance / 8);
 
 	caller->queue = caller->client->queues[caller->name][0];
 	caller->owner = 0;
@@ -159,7 +163,7 @@ static void change(struct sim *sim, const struct sim_name *name, enum lk__reques
 
 void sim_latch_change(struct sim *sim, int index, uint64_t chance)
 {
-	struct lk__details details = any_set(chance / 6);
+	struct lk__details details = sim_latch_any_set(chance / 6);
 
 	change(sim, &sim->names[index], chance % 6 ? LK__SET : LK__REMOVE, &details);
 }

@@ -286,7 +286,7 @@ static bool is_of_etcd(enum sim_fault_kind kind)
 {
 	return kind == SIM_CUT || kind == SIM_STALL || kind == SIM_CUT_OFF || kind == SIM_CRASH ||
 	       kind == SIM_STOP || kind == SIM_RESTART || kind == SIM_REFUSE || kind == SIM_BREAK ||
-	       kind == SIM_LEAVE;
+	       kind == SIM_RESIZE || kind == SIM_RESET || kind == SIM_LEAVE;
 }
 
 void sim_plan_etcd(struct sim_plan *plan)
@@ -304,7 +304,7 @@ void sim_plan_etcd(struct sim_plan *plan)
 	plan->sentinels = plan->cluster = false;
 	plan->quorum = 0;
 	plan->replicas = plan->graceless = 0;
-	plan->names &= (1u << SIM_LOCKS) - 1;
+	plan->names &= ~(1u << SIM_RATE);
 	for (int i = 0; i < plan->fault_count; i++)
 		if (!is_of_etcd(plan->faults[i].kind))
 			plan->faults[i].kind = others[plan->faults[i].chance / 7 % 7];

@@ -13,6 +13,7 @@
 #define SIM_THREADS 5
 #define SIM_NAMES 8 /* three locks, two semaphores, a rate, two latches */
 #define SIM_LOCKS 3
+#define SIM_RATE 5
 #define SIM_HANDLES 2
 #define SIM_FAULTS 400
 #define SIM_SENTINELS 3
@@ -151,7 +152,7 @@ void sim_plan_sentinels(struct sim_plan *plan);
 void sim_plan_cluster(struct sim_plan *plan);
 /* The same over a quorum, with locks only; also of a plan without faults. */
 void sim_plan_quorum(struct sim_plan *plan);
-/* The same in etcd. */
+/* The same in etcd, without a rate. */
 void sim_plan_etcd(struct sim_plan *plan);
 /* The parts that were left out, as text for sim_plan_cut(). */
 void sim_plan_text(const struct sim_plan *plan, char text[SIM_PLAN_TEXT]);

@@ -40,7 +40,8 @@ void sim_name_init(const struct sim *sim, struct sim_name *name, int index)
 	snprintf(name->queue, sizeof(name->queue), "lk:{%.7s}:q", texts[index]);
 	snprintf(name->holds, sizeof(name->holds), "lk:{%.7s}:h", texts[index]);
 	snprintf(name->memory, sizeof(name->memory), "lk:{%.7s}:s", texts[index]);
-	snprintf(name->topic, sizeof(name->topic), "lk:l:0:{%.7s}", texts[index]);
+	snprintf(name->topic, sizeof(name->topic), sim->plan->etcd ? "lk/D%.7s" : "lk:l:0:{%.7s}",
+	         texts[index]);
 }
 
 struct lua_store *sim_server_store(struct sim *sim)
