@@ -148,17 +148,21 @@ static bool count_steps(struct sim *sim, struct sim_name *name, const struct sto
 
 /* ---- Changes ------------------------------------------------------------------------------ */
 
-/* All had counted: the latch is open next, or its lease ends. */
+/* All had counted: the latch is open next, unless its lease has ended. */
 static void check_opened(struct sim *sim, const struct sim_name *name,
                          const struct store_view *before)
 {
 	const struct sim_etcd_latch *former = &sim->etcd.former_latches[name->index];
 	const struct sim_etcd_latch *latch = &sim->etcd.latches[name->index];
+	bool is_opened = latch->value.is_open && latch->value.generation == before->generation;
 
-	if (former->is_there && !former->value.is_open && !before->count && latch->is_there &&
-	    latch->mod != former->mod &&
-	    (!latch->value.is_open || latch->value.generation != before->generation))
+	if (!former->is_there || former->value.is_open || before->count)
+		return;
+	if (latch->is_there && latch->mod != former->mod && !is_opened)
 		sim_fail(sim, PROMISE_OPENING, "%s was complete and is replaced unopened",
+		         name->text);
+	if (!latch->is_there && (!former->lease || em_lease_ttl_s(sim->etcd.model, former->lease)))
+		sim_fail(sim, PROMISE_OPENING, "%s was complete and is removed unopened",
 		         name->text);
 }
 
