@@ -145,6 +145,9 @@ TEST(help_of_a_verb_has_its_options_and_no_other)
 	ck_assert_str_eq(cmd.out, "");
 	RUNS(64, &cmd, "latchkey", "help", "latch", "nothing");
 	RUNS(64, &cmd, "latchkey", "help", "lock", "a");
+	RUNS(0, &cmd, "latchkey", "help", "local", "start");
+	RUNS(0, &cmd, "latchkey", "help", "grace", "end");
+	RUNS(64, &cmd, "latchkey", "help", "grace", "start");
 	RUNS(64, &cmd, "latchkey", "nothing", "--help");
 }
 

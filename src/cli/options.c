@@ -346,12 +346,25 @@ static bool parse_second(struct parser *parser, size_t first)
 
 static bool parse_verb(struct parser *parser);
 
+/* Skip what is written after the verb as if it were a part of it. */
+static void skip_action(struct parser *parser)
+{
+	const char *word = parser->argv[parser->at];
+	enum verb verb = parser->options->verb;
+
+	if (word && ((verb == VERB_GRACE && !strcmp(word, "end")) ||
+	             (verb == VERB_LOCAL && (!strcmp(word, "start") || !strcmp(word, "stop") ||
+	                                     !strcmp(word, "status")))))
+		parser->at++;
+}
+
 /* Parse the rest after "help": nothing, or a verb. */
 static bool parse_help(struct parser *parser)
 {
 	parser->help = true;
 	if (!parse_options(parser) || (parser->argv[parser->at] && !parse_verb(parser)))
 		return false;
+	skip_action(parser);
 	if (!parser->argv[parser->at])
 		return true;
 	say("help: too many arguments");
