@@ -153,7 +153,7 @@ struct lk__store_ops {
 	                      struct lk__message *message);
 	/* Take what has come about a topic; it is valid until the next call.  NULL: nothing does.
 	 */
-	bool (*told)(struct lk__peer *peer, struct lk__event *event);
+	bool (*topic_event)(struct lk__peer *peer, struct lk__event *event);
 	/* Fill the structure of the query whose answer was taken last, into; NULL: its caller has
 	 * returned.  It may make the answer a failure. */
 	void (*fill)(struct lk__peer *peer, void *into, struct lk__answer *answer);

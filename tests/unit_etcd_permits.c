@@ -327,7 +327,7 @@ TEST(fixed_hold_begins_at_its_grant)
 	ve_end();
 }
 
-TEST(more_than_the_capacity_is_told)
+TEST(more_than_the_capacity_is_refused)
 {
 	struct lk__op *op;
 

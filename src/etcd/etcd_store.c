@@ -385,7 +385,7 @@ static enum lk__next next(struct lk__peer *base, struct lk__answer *answer,
 	return kind;
 }
 
-static bool told(struct lk__peer *base, struct lk__event *event)
+static bool topic_event(struct lk__peer *base, struct lk__event *event)
 {
 	struct lk__etcd_peer *peer = peer_of(base);
 	struct lk__etcd *etcd = peer->etcd;
@@ -429,7 +429,7 @@ const struct lk__store_ops lk__etcd_store = {
 	.due_ns = due_ns,
 	.pump = pump,
 	.next = next,
-	.told = told,
+	.topic_event = topic_event,
 	.fill = fill,
 	.doctor = lk__etcd_doctor,
 };

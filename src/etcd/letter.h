@@ -32,13 +32,13 @@ struct lk__etcd_letter {
 	/* A grant: the tickets after it, none left out. */
 	unsigned count;
 	struct lk__etcd_ticket next[LK__ETCD_NEXT_MAX];
-	/* Permits: what is said to each of the next, which have no client. */
+	/* Permits: the news of each of the next, which have no client. */
 	char what[LK__ETCD_NEXT_MAX];
 };
 
-#define LK__TOLD_GRANT 'g'
-#define LK__TOLD_FIRST 'f'
-#define LK__TOLD_AGAIN 'a'
+#define LK__NEWS_GRANT 'g'
+#define LK__NEWS_FIRST 'f'
+#define LK__NEWS_AGAIN 'a'
 
 /* Write it, NUL-ended; returns the length. */
 size_t lk__etcd_letter_write(char text[LK__ETCD_LETTER_MAX], const struct lk__etcd_letter *letter);

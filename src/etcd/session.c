@@ -23,7 +23,7 @@ bool lk__etcd_session_init(struct lk__etcd_session *session, const char *prefix,
 	};
 	session->jobs_end = &session->jobs;
 	session->heard_end = &session->heard;
-	session->told_end = &session->told;
+	session->notices_end = &session->notices;
 	return lk__table_init(&session->tickets);
 }
 

@@ -66,7 +66,7 @@ struct lk__etcd_heard;
 struct lk__etcd_memo;
 struct lk__etcd_said;
 struct lk__etcd_latch;
-struct lk__etcd_told;
+struct lk__etcd_notice;
 struct lk__event;
 struct lk__etcd_known;
 struct lk__etcd_mail;
@@ -138,11 +138,11 @@ struct lk__etcd_session {
 	struct lk__etcd_memo *memo;                /* a queue that has to be served, NULL = none */
 	struct lk__etcd_said *said;                /* details that are under the home lease */
 	struct lk__etcd_latch *latches;            /* what is known of them */
-	struct lk__etcd_told *told, **told_end;    /* events of topics; the first was taken */
-	struct lk__etcd_known *known;              /* semaphores */
-	struct lk__etcd_mail *mails;               /* letters about permits, to other clients */
-	struct lk__etcd_job *taken;                /* whose answer was taken last, NULL = none */
-	struct lk__why why;                        /* of the same */
+	struct lk__etcd_notice *notices, **notices_end; /* events of topics; the first was taken */
+	struct lk__etcd_known *known;                   /* semaphores */
+	struct lk__etcd_mail *mails; /* letters about permits, to other clients */
+	struct lk__etcd_job *taken;  /* whose answer was taken last, NULL = none */
+	struct lk__why why;          /* of the same */
 };
 
 /* prefix and client are borrowed.  False when out of memory. */

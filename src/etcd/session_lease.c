@@ -128,7 +128,7 @@ static bool is_of(const struct lk__etcd_session *session, const struct lk__etcd_
 static void begin_again(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket)
 {
 	if (ticket->is_waiting)
-		lk__etcd_reask(session, ticket);
+		lk__etcd_reask(session, ticket, 0);
 	ticket->created = ticket->granted = 0;
 	ticket->count = 0;
 	ticket->is_waiting = ticket->is_under_another = false;
@@ -426,6 +426,15 @@ static void confirmed(struct lk__etcd_session *session, int64_t now_ns, int64_t 
 		renewed(session, now_ns, lease, answer.responses, answer.header.revision);
 }
 
+/* etcd does not have the lease.  A leader that is being replaced may not know a new one: pause, so
+ * that it is not asked again and again. */
+static void ended_early(struct lk__etcd_session *session, int64_t now_ns,
+                        struct lk__etcd_lease *lease)
+{
+	session->retry_ns = now_ns + RETRY_NS;
+	lk__etcd_lease_over(session, lease);
+}
+
 static void kept_alive(struct lk__etcd_session *session, int64_t now_ns,
                        struct lk__etcd_lease *lease, const struct lk__etcd_outcome *outcome)
 {
@@ -435,12 +444,8 @@ static void kept_alive(struct lk__etcd_session *session, int64_t now_ns,
 	    !lk__pb_read(&lk__etcd_keep_alive_shape, outcome->message, outcome->len, &answer) ||
 	    answer.id != lease->id)
 		round_failed(session, now_ns, lease, outcome);
-	else if (!lk__lease_renewed(&lease->machine, now_ns, answer.ttl_s)) {
-		/* A leader that is replaced may not know a new lease: do not ask without a pause.
-		 */
-		session->retry_ns = now_ns + RETRY_NS;
-		lk__etcd_lease_over(session, lease);
-	}
+	else if (!lk__lease_renewed(&lease->machine, now_ns, answer.ttl_s))
+		ended_early(session, now_ns, lease);
 }
 
 static void granted(struct lk__etcd_session *session, int64_t now_ns, struct lk__etcd_lease *lease,

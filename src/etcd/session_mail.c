@@ -40,7 +40,7 @@ void lk__etcd_mail(struct lk__etcd_session *session, char what,
 	struct lk__etcd_mail *mail;
 
 	if (strcmp(ticket->client, session->client) == 0) {
-		lk__etcd_tell(session, what, ticket->nonce, ticket->created, revision);
+		lk__etcd_notify(session, what, ticket->nonce, ticket->created, revision);
 		return;
 	}
 	mail = ticket->client[0] ? mail_for(session, ticket->client) : NULL;

@@ -191,7 +191,8 @@ void lk__etcd_add_chores(struct lk__etcd_session *session);
 void lk__etcd_remove_unknown(struct lk__etcd_session *session);
 void lk__etcd_remove(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket);
 /* Ask the core to ask again for all tickets that wait, or for one. */
-void lk__etcd_reask(struct lk__etcd_session *session, const struct lk__etcd_own_ticket *ticket);
+void lk__etcd_reask(struct lk__etcd_session *session, const struct lk__etcd_own_ticket *ticket,
+                    int64_t in_ms);
 void lk__etcd_reask_all(struct lk__etcd_session *session);
 void lk__etcd_hear(struct lk__etcd_session *session, const struct lk__message *message);
 /* The same, of what says no more than its kind. */
@@ -204,8 +205,8 @@ bool lk__etcd_watch_create(struct lk__etcd_session *session,
 /* Cancel a watch, unless its id is 0, and forget the id. */
 void lk__etcd_watch_cancel(struct lk__etcd_session *session, uint32_t *watch_id);
 /* The ticket of that nonce and place hears of its queue, as it was at that revision. */
-void lk__etcd_tell(struct lk__etcd_session *session, char what, const char *nonce, int64_t created,
-                   int64_t revision);
+void lk__etcd_notify(struct lk__etcd_session *session, char what, const char *nonce,
+                     int64_t created, int64_t revision);
 bool lk__etcd_watch_mailbox(struct lk__etcd_session *session);
 /* before: "" = any ticket of the queue. */
 void lk__etcd_watch(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket,

@@ -250,15 +250,15 @@ static void serve(struct lk__etcd_session *session, const struct lk__etcd_call *
 			before = walk.sum;
 		} else if (!walk.is_granted) {
 			if (walk.permits > noun->capacity)
-				lk__etcd_mail(session, LK__TOLD_AGAIN, &walk.ticket,
+				lk__etcd_mail(session, LK__NEWS_AGAIN, &walk.ticket,
 				              seen->revision);
 			else if (moves || before + permits > noun->capacity)
-				lk__etcd_mail(session, LK__TOLD_FIRST, &walk.ticket,
+				lk__etcd_mail(session, LK__NEWS_FIRST, &walk.ticket,
 				              seen->revision);
 			return;
 		} else if (walk.sum + permits > noun->capacity &&
 		           walk.ticket.created > noun->granted_to) {
-			lk__etcd_mail(session, LK__TOLD_GRANT, &walk.ticket, seen->revision);
+			lk__etcd_mail(session, LK__NEWS_GRANT, &walk.ticket, seen->revision);
 			moves = true;
 		}
 	}

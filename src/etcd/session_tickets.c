@@ -142,9 +142,13 @@ void lk__etcd_hear_of(struct lk__etcd_session *session, const struct lk__etcd_ow
 	lk__etcd_hear(session, &message);
 }
 
-void lk__etcd_reask(struct lk__etcd_session *session, const struct lk__etcd_own_ticket *ticket)
+void lk__etcd_reask(struct lk__etcd_session *session, const struct lk__etcd_own_ticket *ticket,
+                    int64_t in_ms)
 {
-	lk__etcd_hear_of(session, ticket, LK__REASK);
+	struct lk__message message = {.kind = LK__REASK, .in_ms = in_ms};
+
+	memcpy(message.nonce, ticket->nonce, sizeof(message.nonce));
+	lk__etcd_hear(session, &message);
 }
 
 void lk__etcd_reask_all(struct lk__etcd_session *session)
@@ -153,5 +157,5 @@ void lk__etcd_reask_all(struct lk__etcd_session *session)
 
 	while ((ticket = lk__etcd_each(session, ticket)))
 		if (ticket->is_waiting)
-			lk__etcd_reask(session, ticket);
+			lk__etcd_reask(session, ticket, 0);
 }

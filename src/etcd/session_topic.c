@@ -14,43 +14,43 @@
 #define KNOWN_MAX 1024                /* latches that are not watched */
 #define SINCE_NS INT64_C(20000000000) /* a subscription follows a read sooner */
 
-struct lk__etcd_told {
-	struct lk__etcd_told *next;
+struct lk__etcd_notice {
+	struct lk__etcd_notice *next;
 	struct lk__event event;
 	char topic[];
 };
 
 /* ---- Events to the core --------------------------------------------------------------------- */
 
-/* When out of memory it is not told: the core asks again by itself. */
-static struct lk__event *tell(struct lk__etcd_session *session, const struct lk__etcd_latch *latch,
-                              enum lk__event_kind kind)
+/* NULL when out of memory: then the core asks again by itself. */
+static struct lk__event *notify(struct lk__etcd_session *session,
+                                const struct lk__etcd_latch *latch, enum lk__event_kind kind)
 {
 	size_t len = strlen(latch->key);
-	struct lk__etcd_told *told = calloc(1, sizeof(*told) + len + 1);
+	struct lk__etcd_notice *notice = calloc(1, sizeof(*notice) + len + 1);
 
-	if (!told)
+	if (!notice)
 		return NULL;
-	memcpy(told->topic, latch->key, len + 1);
-	told->event = (struct lk__event){.kind = kind, .topic = told->topic, .topic_len = len};
-	*session->told_end = told;
-	session->told_end = &told->next;
-	return &told->event;
+	memcpy(notice->topic, latch->key, len + 1);
+	notice->event = (struct lk__event){.kind = kind, .topic = notice->topic, .topic_len = len};
+	*session->notices_end = notice;
+	session->notices_end = &notice->next;
+	return &notice->event;
 }
 
-static void tell_message(struct lk__etcd_session *session, const struct lk__etcd_latch *latch,
-                         enum lk__message_kind kind, uint64_t generation)
+static void notify_message(struct lk__etcd_session *session, const struct lk__etcd_latch *latch,
+                           enum lk__message_kind kind, uint64_t generation)
 {
-	struct lk__event *event = tell(session, latch, LK__EVENT_PUBLISHED);
+	struct lk__event *event = notify(session, latch, LK__EVENT_PUBLISHED);
 
 	if (event)
 		event->message = (struct lk__message){.kind = kind, .fence = generation};
 }
 
-static void tell_state(struct lk__etcd_session *session, const struct lk__etcd_latch *latch,
-                       bool subscribed)
+static void notify_state(struct lk__etcd_session *session, const struct lk__etcd_latch *latch,
+                         bool subscribed)
 {
-	struct lk__event *event = tell(session, latch, LK__EVENT_CONFIRMED);
+	struct lk__event *event = notify(session, latch, LK__EVENT_CONFIRMED);
 
 	if (event)
 		event->subscribed = subscribed;
@@ -58,22 +58,22 @@ static void tell_state(struct lk__etcd_session *session, const struct lk__etcd_l
 
 static void drop_first(struct lk__etcd_session *session)
 {
-	struct lk__etcd_told *told = session->told;
+	struct lk__etcd_notice *notice = session->notices;
 
-	session->told = told->next;
-	if (!session->told)
-		session->told_end = &session->told;
-	free(told);
+	session->notices = notice->next;
+	if (!session->notices)
+		session->notices_end = &session->notices;
+	free(notice);
 }
 
 bool lk__etcd_session_event(struct lk__etcd_session *session, struct lk__event *event)
 {
-	if (session->told && session->told->event.kind == LK__EVENT_NONE)
+	if (session->notices && session->notices->event.kind == LK__EVENT_NONE)
 		drop_first(session); /* it was taken */
-	if (!session->told)
+	if (!session->notices)
 		return false;
-	*event = session->told->event;
-	session->told->event.kind = LK__EVENT_NONE;
+	*event = session->notices->event;
+	session->notices->event.kind = LK__EVENT_NONE;
 	return true;
 }
 
@@ -119,7 +119,7 @@ static void lose(struct lk__etcd_session *session, struct lk__etcd_latch *latch)
 {
 	lk__etcd_watch_cancel(session, &latch->watch_id);
 	latch->is_on = latch->is_wanted = false;
-	tell_state(session, latch, false);
+	notify_state(session, latch, false);
 }
 
 void lk__etcd_latch_was_read(struct lk__etcd_session *session, int64_t now_ns,
@@ -195,14 +195,14 @@ bool lk__etcd_topic_created(struct lk__etcd_session *session, uint32_t watch_id)
 	if (!latch)
 		return false;
 	latch->is_on = true;
-	tell_state(session, latch, true);
+	notify_state(session, latch, true);
 	return true;
 }
 
 static void refuse(struct lk__etcd_session *session, struct lk__etcd_latch *latch,
                    struct lk__bytes reason)
 {
-	struct lk__event *event = tell(session, latch, LK__EVENT_REFUSED);
+	struct lk__event *event = notify(session, latch, LK__EVENT_REFUSED);
 	char text[200];
 
 	latch->watch_id = 0;
@@ -251,7 +251,7 @@ static void was_put(struct lk__etcd_session *session, struct lk__etcd_latch *lat
 	if (value.opened > latch->opened)
 		latch->opened = value.opened;
 	if (is_news)
-		tell_message(session, latch, LK__OPENED, value.opened);
+		notify_message(session, latch, LK__OPENED, value.opened);
 }
 
 /* Its generation was smaller than the revision that has deleted it, and that of the next one is
@@ -264,7 +264,7 @@ static void was_deleted(struct lk__etcd_session *session, struct lk__etcd_latch 
 		latch->mod = latch->lease = 0;
 	}
 	latch->removed = (uint64_t)kv->mod_revision;
-	tell_message(session, latch, LK__REMOVED, latch->removed);
+	notify_message(session, latch, LK__REMOVED, latch->removed);
 }
 
 bool lk__etcd_topic_happened(struct lk__etcd_session *session, uint32_t watch_id,
@@ -290,7 +290,7 @@ void lk__etcd_topics_down(struct lk__etcd_session *session)
 		latch->watch_id = 0;
 		latch->is_on = false;
 	}
-	while (session->told)
+	while (session->notices)
 		drop_first(session);
 }
 
@@ -301,6 +301,6 @@ void lk__etcd_topics_fini(struct lk__etcd_session *session)
 		session->latches = latch->next;
 		free(latch);
 	}
-	while (session->told)
+	while (session->notices)
 		drop_first(session);
 }

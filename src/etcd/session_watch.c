@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#define TOLD_MS 300 /* a letter follows the end of a ticket so soon */
+#define LETTER_MS 300 /* a letter follows the end of a ticket so soon */
 
 bool lk__etcd_watch_create(struct lk__etcd_session *session,
                            const struct lk__etcd_watch_create *create)
@@ -127,18 +127,8 @@ static void grant(struct lk__etcd_session *session, struct lk__etcd_own_ticket *
 	lk__etcd_hear(session, &message);
 }
 
-/* The ticket asks again: of a semaphore after a while, as a letter may come that grants it. */
-static void again(struct lk__etcd_session *session, const struct lk__etcd_own_ticket *ticket,
-                  int64_t in_ms)
-{
-	struct lk__message message = {.kind = LK__REASK, .in_ms = in_ms};
-
-	memcpy(message.nonce, ticket->nonce, sizeof(message.nonce));
-	lk__etcd_hear(session, &message);
-}
-
-void lk__etcd_tell(struct lk__etcd_session *session, char what, const char *nonce, int64_t created,
-                   int64_t revision)
+void lk__etcd_notify(struct lk__etcd_session *session, char what, const char *nonce,
+                     int64_t created, int64_t revision)
 {
 	static const struct lk__etcd_ticket any;
 	const struct lk__etcd_letter letter = {.created = created};
@@ -146,13 +136,13 @@ void lk__etcd_tell(struct lk__etcd_session *session, char what, const char *nonc
 
 	if (!ticket || ticket->kind != LK__ETCD_SEMAPHORE || ticket->is_leaving)
 		return;
-	if (what == LK__TOLD_GRANT)
+	if (what == LK__NEWS_GRANT)
 		grant(session, ticket, &letter);
 	else if (!ticket->is_waiting || ticket->created != created)
 		return;
-	else if (what == LK__TOLD_AGAIN)
-		again(session, ticket, 0);
-	else if (what == LK__TOLD_FIRST && ticket->watch_id && !ticket->watches_all)
+	else if (what == LK__NEWS_AGAIN)
+		lk__etcd_reask(session, ticket, 0);
+	else if (what == LK__NEWS_FIRST && ticket->watch_id && !ticket->watches_all)
 		lk__etcd_watch(session, ticket, &any, revision);
 }
 
@@ -164,8 +154,8 @@ static void read_letter(struct lk__etcd_session *session, struct lk__bytes text,
 	if (!lk__etcd_letter_read(&letter, text) || letter.kind == LK__LETTER_NONE)
 		return;
 	for (unsigned i = 0; letter.kind == LK__LETTER_PERMITS && i < letter.count; i++)
-		lk__etcd_tell(session, letter.what[i], letter.next[i].nonce, letter.next[i].created,
-		              revision);
+		lk__etcd_notify(session, letter.what[i], letter.next[i].nonce,
+		                letter.next[i].created, revision);
 	ticket = lk__etcd_find(session, letter.nonce);
 	if (ticket && letter.kind == LK__LETTER_GRANT) {
 		grant(session, ticket, &letter);
@@ -190,10 +180,10 @@ static struct lk__etcd_own_ticket *watcher(const struct lk__etcd_session *sessio
 
 static void before_is_gone(struct lk__etcd_session *session, struct lk__etcd_own_ticket *ticket)
 {
-	bool may_be_told = ticket->kind == LK__ETCD_SEMAPHORE;
+	bool may_get_letter = ticket->kind == LK__ETCD_SEMAPHORE;
 
 	lk__etcd_unwatch(session, ticket);
-	again(session, ticket, may_be_told ? TOLD_MS : 0);
+	lk__etcd_reask(session, ticket, may_get_letter ? LETTER_MS : 0);
 }
 
 /* One is enough: the next renewal counts those that wait. */

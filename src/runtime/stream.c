@@ -39,7 +39,8 @@ bool lk__stream_turn(struct lk__link *link)
 	bool delivered = false;
 	bool good = ops->pump(connection->peer, lk__now_ns(), &connection->out, &why);
 
-	while (ops->told && link->connection == connection && ops->told(connection->peer, &event)) {
+	while (ops->topic_event && link->connection == connection &&
+	       ops->topic_event(connection->peer, &event)) {
 		delivered = true;
 		lk__messages_take(link, &event);
 	}
