@@ -120,15 +120,10 @@ static int64_t keep_ns(const struct lk__etcd_known *known)
 void lk__etcd_keep_known(struct lk__etcd_session *session, int64_t now_ns,
                          struct lk__etcd_known *known)
 {
-	char bytes[32];
-	struct lk__pb_writer writer;
-
 	if (!known->noun.mod || !known->noun.lease || session->state == LK__ETCD_DOWN ||
 	    (known->kept_ns && now_ns - known->kept_ns < keep_ns(known)))
 		return;
-	lk__pb_writer_init(&writer, bytes, sizeof(bytes));
-	lk__etcd_put_keep_alive(&writer, known->noun.lease);
-	lk__etcd_call(session, LK__ETCD_FOR_NOTHING, LK__ETCD_CALL_KEEP_ALIVE, &writer);
+	lk__etcd_call_keep_alive(session, LK__ETCD_FOR_NOTHING, known->noun.lease);
 	known->kept_ns = now_ns; /* without memory: the next time */
 }
 
@@ -153,14 +148,10 @@ int64_t lk__etcd_known_due_ns(const struct lk__etcd_session *session)
 void lk__etcd_grant_known(struct lk__etcd_session *session, int64_t now_ns,
                           struct lk__etcd_job *job, struct lk__etcd_known *known, int64_t ttl_s)
 {
-	char bytes[64];
-	struct lk__pb_writer writer;
-	struct lk__etcd_call *call;
-	int64_t id = lk__etcd_lease_id(session);
+	int64_t id;
+	struct lk__etcd_call *call =
+		lk__etcd_call_grant(session, LK__ETCD_FOR_SEMAPHORE, ttl_s, &id);
 
-	lk__pb_writer_init(&writer, bytes, sizeof(bytes));
-	lk__etcd_put_lease_grant(&writer, &(struct lk__etcd_lease_grant){.ttl_s = ttl_s, .id = id});
-	call = lk__etcd_call(session, LK__ETCD_FOR_SEMAPHORE, LK__ETCD_CALL_GRANT, &writer);
 	if (!call) {
 		lk__etcd_refuse(job, &lk__etcd_no_memory);
 		return;

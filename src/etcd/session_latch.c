@@ -135,18 +135,23 @@ static void is_unknown(struct lk__etcd_session *session, struct lk__etcd_job *jo
 
 /* ---- Sending -------------------------------------------------------------------------------- */
 
-static void send(struct lk__etcd_session *session, struct lk__etcd_job *job,
-                 enum lk__etcd_method method, const struct lk__pb_writer *writer)
+/* call: NULL when out of memory. */
+static void sent(struct lk__etcd_session *session, struct lk__etcd_job *job,
+                 struct lk__etcd_call *call)
 {
-	struct lk__etcd_call *call =
-		writer->is_full ? NULL : lk__etcd_call(session, LK__ETCD_FOR_LATCH, method, writer);
-
 	if (!call) {
 		fail(session, job, &lk__etcd_no_memory);
 		return;
 	}
 	call->job = job;
 	job->is_calling = true;
+}
+
+static void send(struct lk__etcd_session *session, struct lk__etcd_job *job,
+                 enum lk__etcd_method method, const struct lk__pb_writer *writer)
+{
+	sent(session, job,
+	     writer->is_full ? NULL : lk__etcd_call(session, LK__ETCD_FOR_LATCH, method, writer));
 }
 
 /* The time to live of the lease that the task needs, 0 = it needs none. */
@@ -161,20 +166,14 @@ static int64_t ttl_ms(const struct lk__etcd_latch_job *latch)
 
 static void grant(struct lk__etcd_session *session, struct lk__etcd_job *job)
 {
-	int64_t ttl_s = lk__etcd_ttl_s(ttl_ms(job->latch));
-	struct lk__etcd_lease_grant grant = {
-		.ttl_s = ttl_s < TTL_MAX_S ? ttl_s : TTL_MAX_S,
-		.id = lk__etcd_lease_id(session),
-	};
-	char bytes[64];
-	struct lk__pb_writer writer;
+	int64_t id, ttl_s = lk__etcd_ttl_s(ttl_ms(job->latch));
 
-	lk__pb_writer_init(&writer, bytes, sizeof(bytes));
-	lk__etcd_put_lease_grant(&writer, &grant);
-	send(session, job, LK__ETCD_CALL_GRANT, &writer);
+	if (ttl_s > TTL_MAX_S)
+		ttl_s = TTL_MAX_S;
+	sent(session, job, lk__etcd_call_grant(session, LK__ETCD_FOR_LATCH, ttl_s, &id));
 	job->latch->is_granting = job->is_calling;
 	if (job->is_calling)
-		job->latch->lease = grant.id;
+		job->latch->lease = id;
 }
 
 static void ask_time_left(struct lk__etcd_session *session, struct lk__etcd_job *job)

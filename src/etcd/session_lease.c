@@ -11,7 +11,8 @@
 #define RETRY_NS (100 * MS)
 #define READ_MAX 60 /* tickets in one transaction, and their queues; etcd allows 128 operations */
 
-int64_t lk__etcd_lease_id(struct lk__etcd_session *session)
+/* An id that no other client takes: from the client's own, which is 128 random bits. */
+static int64_t new_id(struct lk__etcd_session *session)
 {
 	uint64_t seed = ++session->leases_made * UINT64_C(0x9e3779b97f4a7c15);
 	uint64_t hash = lk__hash(session->client, strlen(session->client), seed);
@@ -37,17 +38,24 @@ struct lk__etcd_lease *lk__etcd_lease_of(struct lk__etcd_session *session, int64
 	return lease;
 }
 
-static struct lk__etcd_call *grant(struct lk__etcd_session *session, struct lk__etcd_lease *lease)
+struct lk__etcd_call *lk__etcd_call_grant(struct lk__etcd_session *session,
+                                          enum lk__etcd_purpose purpose, int64_t ttl_s, int64_t *id)
 {
 	char bytes[64];
 	struct lk__pb_writer writer;
-	struct lk__etcd_call *call;
 
-	lease->id = lk__etcd_lease_id(session);
+	*id = new_id(session);
 	lk__pb_writer_init(&writer, bytes, sizeof(bytes));
-	lk__etcd_put_lease_grant(
-		&writer, &(struct lk__etcd_lease_grant){.ttl_s = lease->ttl_s, .id = lease->id});
-	call = lk__etcd_call(session, LK__ETCD_FOR_GRANT, LK__ETCD_CALL_GRANT, &writer);
+	lk__etcd_put_lease_grant(&writer,
+	                         &(struct lk__etcd_lease_grant){.ttl_s = ttl_s, .id = *id});
+	return lk__etcd_call(session, purpose, LK__ETCD_CALL_GRANT, &writer);
+}
+
+static struct lk__etcd_call *grant(struct lk__etcd_session *session, struct lk__etcd_lease *lease)
+{
+	struct lk__etcd_call *call =
+		lk__etcd_call_grant(session, LK__ETCD_FOR_GRANT, lease->ttl_s, &lease->id);
+
 	if (call)
 		lk__etcd_call_under(call, lease);
 	return call;
@@ -158,15 +166,22 @@ void lk__etcd_lease_over(struct lk__etcd_session *session, struct lk__etcd_lease
 		lk__etcd_set_up_again(session);
 }
 
-static bool keep_alive(struct lk__etcd_session *session, struct lk__etcd_lease *lease)
+struct lk__etcd_call *lk__etcd_call_keep_alive(struct lk__etcd_session *session,
+                                               enum lk__etcd_purpose purpose, int64_t id)
 {
 	char bytes[32];
 	struct lk__pb_writer writer;
-	struct lk__etcd_call *call;
 
 	lk__pb_writer_init(&writer, bytes, sizeof(bytes));
-	lk__etcd_put_keep_alive(&writer, lease->id);
-	call = lk__etcd_call(session, LK__ETCD_FOR_KEEP_ALIVE, LK__ETCD_CALL_KEEP_ALIVE, &writer);
+	lk__etcd_put_keep_alive(&writer, id);
+	return lk__etcd_call(session, purpose, LK__ETCD_CALL_KEEP_ALIVE, &writer);
+}
+
+static bool keep_alive(struct lk__etcd_session *session, struct lk__etcd_lease *lease)
+{
+	struct lk__etcd_call *call =
+		lk__etcd_call_keep_alive(session, LK__ETCD_FOR_KEEP_ALIVE, lease->id);
+
 	if (call)
 		lk__etcd_call_under(call, lease);
 	return call;

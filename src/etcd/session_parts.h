@@ -226,8 +226,12 @@ struct lk__etcd_lease *lk__etcd_lease_of(struct lk__etcd_session *session, int64
 /* True: it is live.  Otherwise it is being granted, or cannot be now: err says why. */
 bool lk__etcd_lease_is_live(struct lk__etcd_session *session, int64_t now_ns,
                             struct lk__etcd_lease *lease);
-/* An id that no other client takes: from the client's own, which is 128 random bits. */
-int64_t lk__etcd_lease_id(struct lk__etcd_session *session);
+/* Ask for a lease with a new id, or keep one alive; NULL when out of memory. */
+struct lk__etcd_call *lk__etcd_call_grant(struct lk__etcd_session *session,
+                                          enum lk__etcd_purpose purpose, int64_t ttl_s,
+                                          int64_t *id);
+struct lk__etcd_call *lk__etcd_call_keep_alive(struct lk__etcd_session *session,
+                                               enum lk__etcd_purpose purpose, int64_t id);
 void lk__etcd_lease_revoke(struct lk__etcd_session *session, int64_t id);
 /* The lease has ended: its tickets are gone, or will be. */
 void lk__etcd_lease_over(struct lk__etcd_session *session, struct lk__etcd_lease *lease);
