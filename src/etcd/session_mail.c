@@ -127,9 +127,12 @@ static bool post(struct lk__etcd_session *session, struct batch *batch)
 
 void lk__etcd_post_mails(struct lk__etcd_session *session)
 {
+	const struct lk__etcd_mail *mail = session->mails;
 	struct batch *batch;
 
-	if (!session->mails)
+	while (mail && mail->call)
+		mail = mail->next;
+	if (!mail) /* none, or all are on their way */
 		return;
 	batch = session->state == LK__ETCD_DOWN ? NULL : malloc(sizeof(*batch));
 	if (!batch) {
