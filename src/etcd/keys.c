@@ -65,6 +65,13 @@ size_t lk__etcd_noun_key(char key[LK__ETCD_KEY_MAX], const char *prefix, char ki
 	return pos + put_name(key + pos, name, len);
 }
 
+size_t lk__etcd_kind_key(char key[LK__ETCD_KEY_MAX], const char *prefix, char kind,
+                         const char *name, size_t len)
+{
+	return kind == LK__ETCD_LOCK ? lk__etcd_queue_key(key, prefix, kind, name, len)
+	                             : lk__etcd_noun_key(key, prefix, kind, name, len);
+}
+
 size_t lk__etcd_step_key(char key[LK__ETCD_STEP_KEY_MAX], const char *queue, char kind,
                          const char *name, size_t len)
 {

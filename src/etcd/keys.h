@@ -56,6 +56,9 @@ size_t lk__etcd_noun_key(char key[LK__ETCD_KEY_MAX], const char *prefix, char ki
 /* A step in the queue of a latch: of that client, or of that name. */
 size_t lk__etcd_step_key(char key[LK__ETCD_STEP_KEY_MAX], const char *queue, char kind,
                          const char *name, size_t len);
+/* That which shows the kind of the name: a lock has only its queue. */
+size_t lk__etcd_kind_key(char key[LK__ETCD_KEY_MAX], const char *prefix, char kind,
+                         const char *name, size_t len);
 size_t lk__etcd_mailbox_key(char key[LK__ETCD_OWN_MAX], const char *prefix, const char *client);
 size_t lk__etcd_era_key(char key[LK__ETCD_OWN_MAX], const char *prefix, const char *client);
 /* len 0: without a name. */

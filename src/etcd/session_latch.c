@@ -117,10 +117,7 @@ static void is_foreign(struct lk__etcd_session *session, struct lk__etcd_job *jo
 	const struct lk__answer answer = {.kind = LK__FAILED, .err = LK_EFOREIGN};
 	char key[LK__ETCD_KEY_MAX];
 
-	if (kind == LK__ETCD_LOCK)
-		lk__etcd_queue_key(key, session->prefix, kind, job->name, job->name_len);
-	else
-		lk__etcd_noun_key(key, session->prefix, kind, job->name, job->name_len);
+	lk__etcd_kind_key(key, session->prefix, kind, job->name, job->name_len);
 	lk__why_set(&job->why, LK_EFOREIGN, "key %s is in other use: %s", key,
 	            kind == LK__ETCD_LOCK        ? "a lock, not a latch"
 	            : kind == LK__ETCD_SEMAPHORE ? "a semaphore, not a latch"

@@ -245,10 +245,7 @@ void lk__etcd_is_of_another_kind(const struct lk__etcd_session *session, struct 
 	char key[LK__ETCD_KEY_MAX];
 	struct lk__answer answer = {.kind = LK__FAILED, .err = LK_EFOREIGN};
 
-	if (kind == LK__ETCD_LOCK)
-		lk__etcd_queue_key(key, session->prefix, kind, job->name, job->name_len);
-	else
-		lk__etcd_noun_key(key, session->prefix, kind, job->name, job->name_len);
+	lk__etcd_kind_key(key, session->prefix, kind, job->name, job->name_len);
 	lk__why_set(&job->why, LK_EFOREIGN, "key %s is in other use: not a %s", key,
 	            job->letter == LK__ETCD_SEMAPHORE ? "semaphore" : "lock");
 	lk__etcd_done(job, &answer);
