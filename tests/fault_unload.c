@@ -2,6 +2,7 @@
  * The end of a program, or of the library in it (C28 of the fault list): a program that unloads the
  * library, or ends, during calls does not crash and does not hang. */
 #include "harness/handles.h"
+#include "harness/loaded_library.h"
 #include "harness/process.h"
 #include "harness/redis.h"
 #include "harness/server.h"
@@ -20,24 +21,6 @@
 static struct test_server server;
 static struct redis *redis;
 
-/* The functions that the program looks up in the loaded library. */
-static struct {
-	void *handle;
-	lk_err (*client_open)(const char *, const lk_client_options *, lk_client **);
-	lk_err (*client_close)(lk_client *);
-	lk_err (*lock_open)(lk_client *, const char *, size_t, const lk_lock_options *, lk_lock **);
-	lk_err (*lock_acquire)(lk_lock *, int64_t, uint64_t *);
-	lk_err (*lock_release)(lk_lock *);
-} lib;
-
-static void find(const char *name, void *function)
-{
-	void *symbol = dlsym(lib.handle, name);
-
-	ck_assert_msg(symbol != NULL, "%s", name);
-	memcpy(function, &symbol, sizeof(symbol));
-}
-
 /* The shared library of this build, beside the folder of this program. */
 static void load(void)
 {
@@ -47,13 +30,7 @@ static void load(void)
 	ck_assert_int_gt(len, 0);
 	path[len] = 0;
 	snprintf(strstr(path, "/tests/"), 64, "/liblatchkey.so");
-	lib.handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	ck_assert_msg(lib.handle != NULL, "%s", dlerror());
-	find("lk_client_open", &lib.client_open);
-	find("lk_client_close", &lib.client_close);
-	find("lk_lock_open", &lib.lock_open);
-	find("lk_lock_acquire", &lib.lock_acquire);
-	find("lk_lock_release", &lib.lock_release);
+	library_load(path);
 	/* It is a different copy from the one linked to this program. */
 	ck_assert_ptr_ne(*(void **)&lib.lock_acquire,
 	                 *(void **)&(lk_err(*)(lk_lock *, int64_t, uint64_t *)){lk_lock_acquire});

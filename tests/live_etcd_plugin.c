@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * The store in etcd as a plug-in of the shared library: when it is loaded, from where, and what is
- * said if it cannot be.  Each test has a copy of the library and its plug-in.  In a sanitized build
- * both are one file. */
+ * The store in etcd as a plug-in of the shared library: when it is loaded, from where, and the
+ * error if it cannot be.  Each test has a copy of the library and its plug-in.  In a sanitized
+ * build both are one file. */
 #include "harness/etcd_server.h"
+#include "harness/loaded_library.h"
 #include "harness/process.h"
 #include "harness/test.h"
-
-#include <latchkey.h>
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -18,45 +17,11 @@
 #define SERIES ((int)(strrchr(LK_VERSION, '.') - LK_VERSION)), LK_VERSION /* for %.*s */
 #define HAS_PLUGIN (!TSAN && !ASAN)
 #define THREADS 4
-#define NOWHERE "etcd://127.0.0.1:1" /* nobody listens there */
+#define NOWHERE "etcd://127.0.0.1:1" /* no server listens there */
 
 static char build[1000]; /* the folder of this program's build */
 static char root[200];   /* of the test: lib/ */
 static char library[300], plugin[300];
-
-/* The functions that the test looks up in the loaded library. */
-static struct {
-	void *handle;
-	lk_err (*client_open)(const char *, const lk_client_options *, lk_client **);
-	lk_err (*client_close)(lk_client *);
-	lk_err (*lock_open)(lk_client *, const char *, size_t, const lk_lock_options *, lk_lock **);
-	lk_err (*lock_acquire)(lk_lock *, int64_t, uint64_t *);
-	lk_err (*lock_release)(lk_lock *);
-	lk_err (*doctor)(const char *, const lk_client_options *, lk_finding_fn *, void *,
-	                 lk_fitness *);
-	const char *(*errmsg)(void);
-} lib;
-
-static void find(const char *name, void *function)
-{
-	void *symbol = dlsym(lib.handle, name);
-
-	ck_assert_msg(symbol != NULL, "%s", name);
-	memcpy(function, &symbol, sizeof(symbol));
-}
-
-static void load(const char *path)
-{
-	lib.handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	ck_assert_msg(lib.handle != NULL, "%s", dlerror());
-	find("lk_client_open", &lib.client_open);
-	find("lk_client_close", &lib.client_close);
-	find("lk_lock_open", &lib.lock_open);
-	find("lk_lock_acquire", &lib.lock_acquire);
-	find("lk_lock_release", &lib.lock_release);
-	find("lk_doctor", &lib.doctor);
-	find("lk_errmsg", &lib.errmsg);
-}
 
 /* Copy the library and its plug-in into the folder of the test. */
 static void install(void)
@@ -117,7 +82,7 @@ static void assert_unsupported(const char *first, const char *second)
 TEST_IF(first_url_of_etcd_loads_the_plugin, 20, HAS_PLUGIN)
 {
 	install();
-	load(library);
+	library_load(library);
 	ck_assert_int_eq(try_open("redis+unix:///nowhere"), LK_ECONN);
 	ck_assert_int_eq(try_open("etcd://"), LK_EINVALID);
 	ck_assert(is_mapped(root));
@@ -135,7 +100,7 @@ TEST_LIMIT(plugin_holds_a_lock, 60)
 	uint64_t fence = 0;
 
 	install();
-	load(library);
+	library_load(library);
 	etcd_start(&etcd, 1);
 	ck_assert_msg(lib.client_open(etcd_url(&etcd, "", ""), NULL, &client) == LK_OK, "%s",
 	              lib.errmsg());
@@ -155,7 +120,7 @@ TEST_IF(missing_plugin_is_named_with_its_package, 20, HAS_PLUGIN)
 	char package[60];
 
 	install();
-	load(library);
+	library_load(library);
 	snprintf(package, sizeof(package), "the package liblatchkey%.*s-etcd ", SERIES);
 	ck_assert_int_eq(shell("mv %s %s.away", plugin, plugin), 0);
 	assert_unsupported(package, "no file ");
@@ -167,7 +132,7 @@ TEST_IF(missing_plugin_is_named_with_its_package, 20, HAS_PLUGIN)
 TEST_IF(plugin_of_another_version_is_not_used, 20, HAS_PLUGIN)
 {
 	install();
-	load(library);
+	library_load(library);
 	ck_assert_int_eq(shell("mv %s %s.away", plugin, plugin), 0);
 	put_other_plugin(plugin);
 	assert_unsupported("has version " LK_VERSION ",", "has version 9.9.9:");
@@ -183,7 +148,7 @@ TEST_IF(plugin_of_another_version_is_not_used, 20, HAS_PLUGIN)
 TEST_IF(plugin_that_cannot_be_loaded_is_named_with_the_reason, 20, HAS_PLUGIN)
 {
 	install();
-	load(library);
+	library_load(library);
 	ck_assert_int_eq(shell("rm %s && echo text >%s", plugin, plugin), 0);
 	assert_unsupported("etcd: ", "file too short");
 }
@@ -202,7 +167,7 @@ TEST_IF(plugin_is_beside_the_loaded_library, 20, HAS_PLUGIN)
 	snprintf(other, sizeof(other), "%s/other/lib/latchkey/%.*s/etcd.so", root, SERIES);
 	put_other_plugin(other);
 	ck_assert_int_eq(chdir(root), 0);
-	load(library + strlen(root) + 1);
+	library_load(library + strlen(root) + 1);
 	ck_assert_int_eq(chdir("other"), 0);
 	ck_assert_int_eq(shell("mv %s %s.away", plugin, plugin), 0);
 	assert_unsupported("no file ", "liblatchkey");
@@ -221,7 +186,7 @@ TEST_IF(plugin_is_found_behind_a_link, 20, HAS_PLUGIN)
 	install();
 	snprintf(link, sizeof(link), "%s/link.so", root);
 	ck_assert_int_eq(symlink(library, link), 0);
-	load(link);
+	library_load(link);
 	ck_assert_int_eq(try_open(NOWHERE), LK_ECONN);
 	ck_assert(is_mapped(plugin));
 }
@@ -245,7 +210,7 @@ static int load_at_once(void *arg, int in, int out)
 	(void)arg;
 	(void)in;
 	(void)out;
-	load(library);
+	library_load(library);
 	pthread_barrier_init(&barrier, NULL, THREADS);
 	for (int i = 0; i < THREADS; i++)
 		ck_assert(!pthread_create(&threads[i], NULL, open_at_once, &errs[i]));
@@ -277,7 +242,7 @@ TEST_IF(plugin_stays_when_the_library_is_closed, 20, HAS_PLUGIN)
 	lk_client *client;
 
 	install();
-	load(library);
+	library_load(library);
 	ck_assert_int_eq(lib.client_open(NOWHERE "?lazy=1", &options, &client), LK_OK);
 	ck_assert_int_eq(dlclose(lib.handle), 0);
 	nap_ms(300); /* the background thread dials */

@@ -87,8 +87,8 @@ TEST(waiter_that_was_cut_off_hears_of_what_it_has_missed)
 	ve_end();
 }
 
-/* The same, while nothing is there any more. */
-TEST(waiter_that_was_cut_off_hears_of_a_latch_that_is_gone)
+/* Client 1 waits for a latch of one step, and has no connection any more. */
+static struct lk__op *wait_amid_a_cut(void)
 {
 	struct lk__op *waits;
 
@@ -96,6 +96,14 @@ TEST(waiter_that_was_cut_off_hears_of_a_latch_that_is_gone)
 	vel_make(1);
 	waits = vel_waits(1, false);
 	ve_cut(1);
+	return waits;
+}
+
+/* The same, while nothing is there any more. */
+TEST(waiter_that_was_cut_off_hears_of_a_latch_that_is_gone)
+{
+	struct lk__op *waits = wait_amid_a_cut();
+
 	vel_downs(0, 1, NULL, 0, true);
 	ck_assert_int_eq(vel_remove(0).kind, LK__DONE);
 	ve_join(1, 0);
@@ -122,12 +130,8 @@ static void compact(void)
 /* What was compacted is not heard of; the state is. */
 TEST(waiter_whose_history_was_compacted_looks_again)
 {
-	struct lk__op *waits;
+	struct lk__op *waits = wait_amid_a_cut();
 
-	vel_start(&one, 2);
-	vel_make(1);
-	waits = vel_waits(1, false);
-	ve_cut(1);
 	vel_make(2);
 	vel_downs(0, 1, NULL, 1, true);
 	compact();
@@ -142,12 +146,8 @@ TEST(waiter_whose_history_was_compacted_looks_again)
 /* An opening that a latch remembers is known after that, too. */
 TEST(opening_before_a_reset_is_remembered_by_the_latch)
 {
-	struct lk__op *waits;
+	struct lk__op *waits = wait_amid_a_cut();
 
-	vel_start(&one, 2);
-	vel_make(1);
-	waits = vel_waits(1, false);
-	ve_cut(1);
 	vel_downs(0, 1, NULL, 0, true);
 	vel_make(2);
 	compact();

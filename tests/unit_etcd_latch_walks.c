@@ -3,6 +3,7 @@
  *
  * What the calls report must fit the state of the latch: those steps that have counted, and at most
  * those which may have, are missing from its count; and no wait outlasts an opening. */
+#include "harness/random_walk.h"
 #include "harness/test.h"
 #include "harness/virtual_etcd_latch.h"
 
@@ -17,12 +18,7 @@ static uint64_t state;
 
 static unsigned below(unsigned limit)
 {
-	state += UINT64_C(0x9e3779b97f4a7c15);
-	uint64_t bits = state;
-
-	bits = (bits ^ bits >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	bits = (bits ^ bits >> 27) * UINT64_C(0x94d049bb133111eb);
-	return (unsigned)((bits ^ bits >> 31) % limit);
+	return random_below(&state, limit);
 }
 
 static struct lk__op *steps[CLIENTS], *waits[CLIENTS];

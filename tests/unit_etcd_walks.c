@@ -2,6 +2,7 @@
  * Clients of a lock and of a semaphore on etcd, and members that fail, at random:
  * harness/virtual_etcd.h.  At no time two clients have a valid hold of the lock, nor more permits
  * are held than there are; fences grow, and in the end everybody gets what it waits for. */
+#include "harness/random_walk.h"
 #include "harness/test.h"
 #include "harness/virtual_etcd.h"
 
@@ -14,12 +15,7 @@ static uint64_t state;
 
 static unsigned below(unsigned limit)
 {
-	state += UINT64_C(0x9e3779b97f4a7c15);
-	uint64_t bits = state;
-
-	bits = (bits ^ bits >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	bits = (bits ^ bits >> 27) * UINT64_C(0x94d049bb133111eb);
-	return (unsigned)((bits ^ bits >> 31) % limit);
+	return random_below(&state, limit);
 }
 
 /* The call of each client, NULL = none. */

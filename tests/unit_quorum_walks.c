@@ -2,6 +2,7 @@
  * Random walks of clients on a quorum: every step of the network is drawn, links are lost, requests
  * come late, servers restart empty, clients stop, clocks differ.  At each step one client at most
  * has a valid hold, and fences grow; at the end everyone is served, and nothing is left. */
+#include "harness/random_walk.h"
 #include "harness/test.h"
 #include "harness/virtual_quorum.h"
 
@@ -17,11 +18,7 @@ struct walk {
 
 static uint32_t draw(struct walk *walk, uint32_t below)
 {
-	uint64_t z = walk->random += UINT64_C(0x9e3779b97f4a7c15);
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return (uint32_t)((z ^ (z >> 31)) % below);
+	return random_below(&walk->random, below);
 }
 
 /* A client without a call acquires, tries, releases or extends. */

@@ -4,17 +4,9 @@
 #ifndef COUNTED_MEMORY_H
 #define COUNTED_MEMORY_H
 
-#include <stdatomic.h>
-#include <stddef.h>
+#include "wrapped_memory.h"
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-char *__real_strdup(const char *text);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-char *__wrap_strdup(const char *text);
+#include <stdatomic.h>
 
 static atomic_long asked;
 

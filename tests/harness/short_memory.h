@@ -5,18 +5,9 @@
 #define SHORT_MEMORY_H
 
 #include "shortage.h"
+#include "wrapped_memory.h"
 
 #include <errno.h>
-#include <stddef.h>
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-char *__real_strdup(const char *text);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-char *__wrap_strdup(const char *text);
 
 static struct shortage memory;
 
