@@ -65,12 +65,6 @@ bool lk__etcd_keep_latch(struct lk__etcd_job *job, const struct lk__request *req
 	return true;
 }
 
-static struct lk__etcd_queue queue_of(const struct lk__etcd_session *session,
-                                      const struct lk__etcd_job *job)
-{
-	return lk__etcd_queue_of(session, LK__ETCD_LATCH, job->name, job->name_len);
-}
-
 static bool is_put(const struct lk__etcd_own_steps *own, uint64_t number)
 {
 	return own->first == number || own->number == number;
@@ -204,7 +198,7 @@ static void put(struct lk__etcd_latch_recipe *recipe, const struct lk__etcd_queu
 static void make(struct lk__etcd_latch_recipe *recipe, struct lk__etcd_session *session,
                  struct lk__etcd_job *job, const struct lk__etcd_latch *about)
 {
-	struct lk__etcd_queue queue = queue_of(session, job);
+	struct lk__etcd_queue queue = lk__etcd_queue_for(session, job);
 	struct lk__etcd_latch_job *latch = job->latch;
 	const struct lk__etcd_latch_seen *seen = &latch->seen;
 

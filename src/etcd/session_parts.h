@@ -130,23 +130,17 @@ static inline int64_t lk__etcd_ttl_s(int64_t lease_ms)
 	return ttl_s < LK__ETCD_TTL_MIN_S ? LK__ETCD_TTL_MIN_S : ttl_s;
 }
 
-static inline struct lk__etcd_queue lk__etcd_queue_of(const struct lk__etcd_session *session,
-                                                      char kind, const char *name, size_t len)
-{
-	return (struct lk__etcd_queue){kind, session->prefix,  session->client, name,
-	                               len,  session->era_text};
-}
-
 static inline struct lk__etcd_queue lk__etcd_queue_for(const struct lk__etcd_session *session,
                                                        const struct lk__etcd_job *job)
 {
-	return lk__etcd_queue_of(session, job->letter, job->name, job->name_len);
-}
-
-static inline struct lk__etcd_queue lk__etcd_queue_in(const struct lk__etcd_session *session,
-                                                      const struct lk__etcd_own_ticket *ticket)
-{
-	return lk__etcd_queue_of(session, ticket->kind, ticket->name, ticket->name_len);
+	return (struct lk__etcd_queue){
+		.kind = job->letter,
+		.prefix = session->prefix,
+		.client = session->client,
+		.name = job->name,
+		.name_len = job->name_len,
+		.era = session->era_text,
+	};
 }
 
 static inline struct lk__etcd_terms lk__etcd_terms_of(const struct lk__etcd_own_ticket *ticket,
